@@ -1,0 +1,477 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every reader of tool output shares: lines, prefixes, numbers, PCI addresses, bounded lists of signals.
+
+Nothing here knows a tool. Memory is bounded whatever the size of a file: it is read in chunks, a line longer than
+`LINE_LIMIT` is cut (and said so), and signals are collected up to a cap with exact counts.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from burnin.parsers.kinds import KINDS
+from burnin.parsers.reading import QUOTE_LIMIT, Reading, Signal
+
+#: Longest part of one line that is looked at (bytes). Longer lines are cut and reported as a problem.
+LINE_LIMIT = 64 * 1024
+#: Size of one read (bytes).
+CHUNK = 1 << 20
+#: Most signals of one kind that are kept; the rest is counted.
+KEEP_PER_KIND = 200
+
+#: One number as tools print it; never matches N/A, ERR!, "-" or an empty cell.
+NUMBER = r"(?:[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?:inity)?)"
+_NUMBER = re.compile(NUMBER + r"\Z")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+
+
+class LineParser(Protocol):
+    """What every tool module's `Parser` offers.
+
+    Optional attributes that `read_file` honours: `line_limit` (bytes, for one-line JSON documents), `candidates`
+    (a `Prefilter`: only such lines of a file are fed), `unterminated(number)` (called before `finish` when the last
+    line of the file has no newline, so that an end mark cut in its middle is not taken for an end).
+    """
+
+    tool: ClassVar[str]
+
+    def feed(self, number: int, line: str) -> list[Signal]:
+        """Take one line (1-based number in the file, no newline); return what it newly revealed."""
+        ...
+
+    def finish(self) -> Reading:
+        """Say what the whole text was. Call once."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------------- numbers
+
+
+def number(text: str | None) -> float | None:
+    """Return the number that `text` is, or None if it is not exactly one number.
+
+    `N/A`, `[N/A]`, `ERR!`, `-` and the empty text give None, never 0: a counter that could not be read is not clean.
+    `nan` and `inf` give themselves; see `finite` for JSON.
+    """
+    if text is None:
+        return None
+    text = text.strip()
+    if not _NUMBER.match(text):
+        return None
+    return float(text)
+
+
+def integer(text: str | None) -> int | None:
+    """Return the whole number that `text` is (`4.1e+4` allowed), or None."""
+    value = number(text)
+    if value is None or not math.isfinite(value) or value != int(value):
+        return None
+    return int(value)
+
+
+def finite(value: float | None) -> float | None:
+    """Return `value` if JSON can carry it, else None (NaN and infinity are not JSON)."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+_BDF = re.compile(
+    r"(?<![0-9a-fA-F])(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?(?![0-9a-fA-F:])"
+)
+
+
+def bdf(text: str) -> str | None:
+    """Return the first PCI address in `text` as `dddd:bb:dd` (lower case, no function), or None.
+
+    nvidia-smi prints an 8-digit domain, the kernel 4 digits, Slurm and lspci 4 with a function; a missing domain is 0.
+    """
+    m = _BDF.search(text)
+    if not m:
+        return None
+    domain = (m[1] or "0").lower().lstrip("0").rjust(4, "0")
+    return f"{domain}:{m[2].lower()}:{m[3].lower()}"
+
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z")
+
+
+def expand_ranges(text: str, most: int = 100_000) -> list[int]:
+    """Expand a task list such as `2,4-5,7`; parts that are no ranges are left out, at most `most` numbers."""
+    out: list[int] = []
+    for part in text.split(","):
+        m = _RANGE.match(part.strip())
+        if not m:
+            continue
+        first = int(m[1])
+        last = int(m[2]) if m[2] else first
+        out.extend(range(first, min(last, first + most - len(out) - 1) + 1))
+        if len(out) >= most:
+            break
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------- prefixes
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What launchers wrote before a line. `task` is srun's, `rank` a global rank, `local_rank` torchrun's."""
+
+    host: str | None = None
+    task: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    time: str | None = None
+    stream: str | None = None
+    file: str | None = None  # grep's file name
+
+    @property
+    def any_rank(self) -> int | None:
+        """Return the global rank if the prefix carries it; srun's task number counts as one."""
+        return self.rank if self.rank is not None else self.task
+
+
+NO_PREFIX = Prefix()
+
+_QUOTED = re.compile(r"(?:>\s?)+")
+_SHIPPER = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\s?[+-]\d\d:?\d\d)?):?[ \t]+")
+_OPENMPI = re.compile(r"\[(?:[^\],\[]*,)?(\d+)\]<(stdout|stderr|stddiag)>:\s?")
+_TORCH = re.compile(r"\[rank(\d+)\]:\s?")
+_TEE = re.compile(r"\[([a-z_]+)(\d+)\]:\s?")
+_SRUN_L = re.compile(r"\s*(\d{1,7}):(?:\s|\Z)")
+_GREP = re.compile(r"([\w./+-]*[\w-]\.(?:out|log|txt|err)):(?:\d+:)?(?!\d)")
+_PDSH = re.compile(r"([A-Za-z0-9][\w.-]*):(?:\s|\Z)")
+# Words with a digit that stand before a colon in tool output and are not hosts.
+_NOT_HOST = re.compile(
+    r"(?:mlx\d\w*|gpu\w*|cpu\w*|eth\d\w*|ib\d\w*|ens\d\w*|enp\w*|bond\d\w*|fan\w*|psu\w*|link\w*|lane\w*|port\w*|nvlink\w*|rank\w*|slot\w*|mc\d|\d[\d.-]*"
+    r"|core\d*|temp\w*|nvme\w*|sd[a-z]\d*|step\w*|iteration\w*|usb\w*|ata\d\w*|irq\w*|v\d[\d.]*|nccl\w*|libcudart\w*|hpl\w*|x86\w*|i2c\w*|8021q|bnxt\w*|nvidia\w*)\Z",
+    re.IGNORECASE,
+)
+
+
+def looks_like_host(word: str) -> bool:
+    """Say whether `word` before a colon may be a host name: it has a digit and is no device or counter name."""
+    return any(c.isdigit() for c in word) and len(word) <= 253 and not _NOT_HOST.match(word)
+
+
+def peel(line: str, hosts: frozenset[str] = frozenset()) -> tuple[str, Prefix]:
+    """Take launchers' prefixes off a line, repeatedly, and return the rest with what they carried.
+
+    Known forms: log shipper time, Open MPI `--tag-output`, `srun -l`, PyTorch `[rank3]:`, torchrun `[default5]:`,
+    pdsh/clush host, `grep`'s file name, mail quotation. A pdsh prefix is believed if the word has a digit and is no
+    device name (see `looks_like_host`) or is in `hosts`. Blanks after the prefix proper stay, as tables need them.
+    """
+    if not line:
+        return line, NO_PREFIX
+    found: dict[str, Any] = {}
+    for _ in range(8):
+        if not line:
+            break
+        c = line[0]
+        m: re.Match[str] | None
+        if c == "[":
+            if m := _TORCH.match(line):
+                found.setdefault("rank", int(m[1]))
+            elif m := _OPENMPI.match(line):
+                found.setdefault("rank", int(m[1]))
+                found.setdefault("stream", m[2])
+            elif m := _TEE.match(line):
+                found.setdefault("local_rank", int(m[2]))
+            else:
+                break
+        elif c == ">":
+            m = _QUOTED.match(line)
+            if m is None:
+                break
+        else:
+            if m := _SHIPPER.match(line):
+                found.setdefault("time", m[1])
+            elif m := _SRUN_L.match(line):
+                if "task" in found:
+                    break
+                found["task"] = int(m[1])
+            elif m := _GREP.match(line):
+                found.setdefault("file", m[1])
+            elif "host" not in found and (m := _PDSH.match(line)) and (m[1] in hosts or looks_like_host(m[1])):
+                found["host"] = m[1]
+            else:
+                break
+        line = line[m.end() :]
+    return (line, Prefix(**found)) if found else (line, NO_PREFIX)
+
+
+# ------------------------------------------------------------------------------------------------------------ lines
+
+
+def _sniff(head: bytes) -> tuple[str, int]:
+    """Return (encoding, bytes of byte order mark) judged from the first bytes of a file."""
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8", 3
+    if head.startswith(codecs.BOM_UTF16_LE) and not head.startswith(codecs.BOM_UTF32_LE):
+        return "utf-16-le", 2
+    if head.startswith(codecs.BOM_UTF16_BE):
+        return "utf-16-be", 2
+    sample = head[:4096]
+    half = len(sample) // 2
+    if half >= 8:
+        # UTF-16 without a mark: nearly every second byte of mostly ASCII text is 0.
+        if sample[1::2].count(0) > 0.7 * half and sample[0::2].count(0) < 0.1 * half:
+            return "utf-16-le", 0
+        if sample[0::2].count(0) > 0.7 * half and sample[1::2].count(0) < 0.1 * half:
+            return "utf-16-be", 0
+    return "utf-8", 0
+
+
+def clean(text: str) -> str:
+    """Return `text` without terminal colour and title sequences."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+class LineSource:
+    """The lines of one file, with what went wrong reading them.
+
+    Iterating yields (1-based line number, text). A line that a progress bar rewrote with carriage returns yields each
+    of its pieces under the same number, the last one last. `problems` holds sentences, `damaged` says that text was
+    lost (so that no reading of it may pass), `last_unterminated` is the number of a last line without newline.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], limit: int = LINE_LIMIT) -> None:
+        self.path = Path(path)
+        self.limit = limit
+        self.problems: list[str] = []
+        self.damaged = False
+        self.last_unterminated: int | None = None
+        self.lines = 0
+        self.size = 0
+
+    def _note(self, sentence: str, damaged: bool = True) -> None:
+        if len(self.problems) < 20:
+            self.problems.append(sentence)
+        self.damaged |= damaged
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the file as UTF-8 bytes, in pieces of about `CHUNK`."""
+        with self.path.open("rb", buffering=0) as handle:
+            head = handle.read(CHUNK)
+            self.size = len(head)
+            if head.startswith(b"\x1f\x8b"):
+                self._note("the file is compressed (gzip): decompress it first")
+                return
+            encoding, mark = _sniff(head)
+            decoder = None
+            if encoding != "utf-8":
+                self._note(f"the file is {encoding.upper()}, read as such", damaged=False)
+                decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+            data = head[mark:]
+            holes = 0
+            while data:
+                if decoder is not None:
+                    data = decoder.decode(data).encode("utf-8", "replace")
+                if b"\0" in data:
+                    if not holes:
+                        self._note("the file has NUL bytes: a hole, or not a text file")
+                    holes += 1
+                    data = data.replace(b"\0", b" ")
+                yield data
+                data = handle.read(CHUNK)
+                self.size += len(data)
+            if decoder is not None and (rest := decoder.decode(b"", final=True)):
+                yield rest.encode("utf-8", "replace")
+
+    def blocks(self) -> Iterator[tuple[int, bytes, bool]]:
+        r"""Yield (number of the block's first line, whole lines joined by \n, True), never more than about 2 chunks.
+
+        The last block has no final newline if the file has none. A line longer than `limit` is cut here, and pieces
+        of an endless progress bar line come as blocks flagged False (same line goes on in the next block).
+        """
+        first = 1
+        tail = b""
+        skipping = False
+        for chunk in self.chunks():
+            if skipping:
+                cut = chunk.find(b"\n")
+                if cut < 0:
+                    continue
+                chunk = chunk[cut:]
+                skipping = False
+            data = tail + chunk if tail else chunk
+            end = data.rfind(b"\n")
+            if end >= 0:
+                block = data[: end + 1]
+                yield first, block, True
+                first += block.count(b"\n")
+                tail = data[end + 1 :]
+            else:
+                tail = data
+            if len(tail) > self.limit:
+                bar = tail.rfind(b"\r")
+                if bar >= 0:
+                    yield first, tail[: bar + 1], False
+                    tail = tail[bar + 1 :]
+                if len(tail) > self.limit:
+                    self._note(f"line {first} is longer than {self.limit} bytes; the rest of it was not read")
+                    tail = tail[: self.limit]
+                    skipping = True
+        if tail:
+            self.last_unterminated = first
+            yield first, tail, True
+            first += 1
+        self.lines = first - 1
+
+    def _pieces(self, number: int, raw: bytes) -> Iterator[tuple[int, str]]:
+        if raw.endswith(b"\r"):
+            raw = raw[:-1]
+        if b"\r" not in raw:
+            if len(raw) > self.limit:
+                self._note(f"line {number} is longer than {self.limit} bytes; the rest of it was not read")
+                raw = raw[: self.limit]
+            yield number, clean(raw.decode("utf-8", "replace"))
+            return
+        pieces = [p for p in raw.split(b"\r") if p.strip()]
+        if not pieces:
+            yield number, ""
+        for piece in pieces:
+            if len(piece) > self.limit:
+                self._note(f"line {number} is longer than {self.limit} bytes; the rest of it was not read")
+                piece = piece[: self.limit]
+            yield number, clean(piece.decode("utf-8", "replace"))
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for first, block, _whole in self.blocks():
+            lines = block.split(b"\n")
+            if block.endswith(b"\n"):
+                lines.pop()
+            for number_, raw in enumerate(lines, first):
+                if b"\r" in raw or len(raw) > self.limit:
+                    yield from self._pieces(number_, raw)
+                else:
+                    yield number_, clean(raw.decode("utf-8", "replace"))
+
+    def candidates(self, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, str]]:
+        """Yield only the lines in which `pattern` is found (line numbers exact); see `candidate_lines`."""
+        search = pattern.search
+        for first, block, _whole in self.blocks():
+            number_ = first
+            counted = 0
+            m = search(block)
+            while m:
+                start = block.rfind(b"\n", 0, m.start()) + 1
+                end = block.find(b"\n", m.start())
+                if end < 0:
+                    end = len(block)
+                number_ += block.count(b"\n", counted, start)
+                counted = start
+                yield from self._pieces(number_, block[start:end])
+                m = search(block, end)
+
+
+def numbered_lines(
+    path: str | os.PathLike[str], problems: list[str] | None = None, limit: int = LINE_LIMIT
+) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, text) of every line of a file, decoded, without CR, BOM and ANSI sequences.
+
+    Undecodable bytes become U+FFFD. What was lost is appended to `problems` as sentences. Raises OSError only.
+    """
+    source = LineSource(path, limit)
+    yield from source
+    if problems is not None:
+        problems.extend(source.problems)
+
+
+def needles(*words: bytes) -> re.Pattern[bytes]:
+    """Compile literal byte words into one pattern for `candidate_lines`."""
+    return re.compile(b"|".join(re.escape(w) for w in words))
+
+
+def candidate_lines(
+    path: str | os.PathLike[str], pattern: re.Pattern[bytes], problems: list[str] | None = None
+) -> Iterator[tuple[int, str]]:
+    """Yield like `numbered_lines`, but only lines in which `pattern` is found; skipped lines are never decoded.
+
+    The pattern is searched over whole blocks, so it must not match across newlines or an empty text.
+    """
+    source = LineSource(path)
+    yield from source.candidates(pattern)
+    if problems is not None:
+        problems.extend(source.problems)
+
+
+def text_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number, text) of a string the way `numbered_lines` does for a file."""
+    for number_, raw in enumerate(text.split("\n"), 1):
+        if "\r" in raw:
+            pieces = [p for p in raw.split("\r") if p.strip()] or [""]
+            for piece in pieces:
+                yield number_, clean(piece[:LINE_LIMIT])
+        else:
+            yield number_, clean(raw[:LINE_LIMIT])
+
+
+# ---------------------------------------------------------------------------------------------------------- signals
+
+
+def quote(line: str) -> str:
+    """Return a line as evidence quotes it: stripped on the right, at most `QUOTE_LIMIT` characters."""
+    line = line.rstrip()
+    return line if len(line) <= QUOTE_LIMIT else line[: QUOTE_LIMIT - 1] + "…"
+
+
+def signal(kind: str, line: int, text: str, prefix: Prefix = NO_PREFIX, **fields: Any) -> Signal:
+    """Make a `Signal`, taking host and rank from the prefix where the line itself named none.
+
+    A value that is NaN or infinite is moved to `detail["value"]` as text, because JSON cannot carry it.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"signal kind {kind!r} is not in burnin.parsers.kinds.KINDS")
+    if fields.get("host") is None:
+        fields["host"] = prefix.host
+    if fields.get("rank") is None:
+        fields["rank"] = prefix.any_rank
+    value = fields.get("value")
+    if value is not None and not math.isfinite(value):
+        fields["value"] = None
+        fields["detail"] = {**fields.get("detail", {}), "value": str(value)}
+    return Signal(kind, line, quote(text), **fields)
+
+
+@dataclass(slots=True)
+class Collector:
+    """Signals of one reading: the first `keep` of every kind, and exact counts of all."""
+
+    keep: int = KEEP_PER_KIND
+    signals: list[Signal] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, found: Signal) -> bool:
+        """Keep a signal unless its kind is full; count it. Returns whether it was kept."""
+        n = self.counts.get(found.kind, 0) + 1
+        self.counts[found.kind] = n
+        if n <= self.keep:
+            self.signals.append(found)
+            return True
+        return False
+
+    def extend(self, found: Iterable[Signal]) -> list[Signal]:
+        """Add several signals; return those that were kept."""
+        return [s for s in found if self.add(s)]
+
+    def dropped(self) -> dict[str, int]:
+        """Return kind -> how many were counted but not kept."""
+        return {k: n - self.keep for k, n in self.counts.items() if n > self.keep}
+
+    def problems(self) -> list[str]:
+        """Return a sentence for every kind of which not all signals were kept."""
+        return [
+            f"{self.counts[k]} signals of kind {k}: the first {self.keep} are listed" for k in sorted(self.dropped())
+        ]
+
+
+def with_place(found: Signal, **fields: Any) -> Signal:
+    """Return a copy of a signal with fields set that are still None."""
+    return replace(found, **{k: v for k, v in fields.items() if getattr(found, k) is None})
