@@ -41,6 +41,9 @@ RANGE=$(printf "dgx[%0${WIDTH}d-%0${WIDTH}d]" 1 "$NDGX")
 mapfile -t NODES < <(seq -f "dgx%0${WIDTH}g" 1 "$NDGX")
 export SLURM_CONF=$LAB/etc/slurm.conf
 LINK=/etc/slurm/slurm.conf
+# Slurm's plugin for --mpi=pmix wants the unversioned library, which Debian ships in a development package only:
+# the nodes get a copy of the library's folder with that one link, mounted over the original
+PMIX=$(readlink -f /usr/lib/*/libpmix.so.2 2>/dev/null | head -n 1); PMIX=${PMIX%/*}
 PACKAGES="slurm-wlm slurmctld slurmd slurm-client munge slurmdbd mariadb-server mariadb-client libpmix2 iproute2 procps"
 
 die() { echo "cluster.sh: $*" >&2; exit 1; }
@@ -71,6 +74,8 @@ gen() {
   local i n
   # GPUs that are not there: slurmd wants one character device each, so these are copies of /dev/null
   for ((i = 0; i < GPUS; i++)); do [ -c "$LAB/dev/gpu$i" ] || mknod -m 666 "$LAB/dev/gpu$i" c 1 3; done
+  # a copy, never renewed: it is mounted on running nodes
+  [ -z "$PMIX" ] || [ -e "$LAB/pmix/libpmix.so" ] || { cp -a "$PMIX" "$LAB/pmix" && ln -s libpmix.so.2 "$LAB/pmix/libpmix.so"; }
   { cat /etc/hosts; for n in "${NODES[@]}"; do echo "$(nodeip "$n") $n"; done; } > "$LAB/etc/hosts"
   cat > "$LAB/etc/slurm.conf" <<E
 ClusterName=lab
@@ -89,6 +94,8 @@ SlurmdPidFile=$LAB/run/slurmd.%n.pid
 SlurmctldLogFile=$LAB/log/slurmctld.log
 SlurmdLogFile=$LAB/log/slurmd.%n.log
 SlurmdSpoolDir=$LAB/spool/%n
+# the nodes share /tmp, but two PMIx servers cannot share a folder
+TmpFS=$LAB/spool/%n
 SlurmctldDebug=info
 SlurmdDebug=info
 ProctrackType=proctrack/linuxproc
@@ -229,8 +236,9 @@ boot_node() { # power on: a set of namespaces whose first process only reaps
   # shellcheck disable=SC2016
   "${CLEAN[@]}" setsid unshare --pid --uts --mount --net --time --boottime -$((uptime - 1)) --fork --kill-child=KILL --mount-proc \
     bash -c 'hostname "$1"; mount --bind "$3/hosts" /etc/hosts; mkdir -p /etc/slurm; mount --bind "$3" /etc/slurm
-      mount --bind "$4" /proc/sys/kernel/random/boot_id; echo ready > "$2"; while :; do sleep 100000 & wait $!; done' \
-    "node:$1" "$1" "$LAB/run/node.$1.up" "$LAB/etc" "$LAB/run/node.$1.bootid" </dev/null >>"$LAB/log/node.$1.log" 2>&1 &
+      mount --bind "$4" /proc/sys/kernel/random/boot_id; [ -z "$5" ] || mount --bind "$6" "$5"; echo ready > "$2"; while :; do sleep 100000 & wait $!; done' \
+    "node:$1" "$1" "$LAB/run/node.$1.up" "$LAB/etc" "$LAB/run/node.$1.bootid" "$PMIX" "$LAB/pmix" \
+    </dev/null >>"$LAB/log/node.$1.log" 2>&1 &
   echo $! > "$LAB/run/node.$1.pid"; wait_for 5 test -s "$LAB/run/node.$1.up" || return 1
   ip link del "$VETH$1" 2>/dev/null
   ip link add "$VETH$1" type veth peer name eth0 netns "$(init_pid "$1")" && ip link set "$VETH$1" master "$BRIDGE" up
@@ -253,6 +261,7 @@ stop_node() {
   local p; p=$(slurmd_pid "$1"); [ -n "$p" ] && kill "$p" && wait_for 10 gone "$p"
   p=$(pid_in "$LAB/run/node.$1.pid") && kill -9 "$p"; rm -f "$LAB/run/node.$1.pid"
 }
+heard() { [ -z "$(sinfo -h -N -o '%T' | grep -E '[*]|unknown')" ] && scontrol ping | grep -q UP; }
 ready() { [ -z "$(sinfo -h -N -o '%N %T' | awk '$2!~/^(idle|mixed|allocated|drained|draining|completing)$/')" ] && scontrol ping | grep -q UP; }
 
 # --- all of it ----------------------------------------------------------------------------------------------------
@@ -263,7 +272,10 @@ start() {
   ports_free; gen; start_net; start_munge || return 1; start_db || return 1; start_dbd || return 1; start_ctld || return 1
   for n in "${NODES[@]}"; do start_node "$n" & pids+=($!); done
   wait "${pids[@]}"
-  wait_for 60 ready || { sinfo; return 1; }
+  wait_for 60 heard || { sinfo; return 1; }
+  # a node that was switched off while a job ran is down for "unexpectedly rebooted": not now, this was us
+  n=$(sinfo -h -N -t down -o '%N' | sort -u | paste -sd,); [ -z "$n" ] || scontrol update nodename="$n" state=resume
+  wait_for 30 ready || { sinfo -R; return 1; }
 }
 stop() {
   local n d pids=()
