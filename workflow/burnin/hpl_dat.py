@@ -38,7 +38,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class HplPlan:
-    """One HPL problem. `matrix_mib_per_gpu`: the matrix's share of each GPU (MiB); `remarks`: sentences, may be empty."""
+    """One HPL problem. `matrix_mib_per_gpu`: the matrix on each GPU (MiB); `remarks`: sentences, may be empty."""
 
     nodes: int
     gpus_per_node: int
