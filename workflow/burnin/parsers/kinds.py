@@ -70,6 +70,7 @@ KINDS: dict[str, str] = {
     "link_effective_ber": "effective or symbol BER (value)",
     "link_effective_errors": "effective physical errors / symbol errors (value)",
     "link_speed": "speed or width below what is enabled",
+    "link_opcode": "mlxlink's own troubleshooting opcode is not 0 (value, detail.recommendation)",
     "module_temperature": "transceiver temperature (value C, limit)",
     "module_rx_power": "a lane's Rx power is outside its range or far from its neighbours (value dBm)",
     "module_tx_power": "a lane's Tx power is outside its range (value dBm)",
