@@ -93,7 +93,8 @@ _VALIDATION = re.compile(r"validation loss at (?:iteration\s+(?P<i>\d+)|the end 
 _BRIDGE_STEP = re.compile(r"Step Time : (?P<s>[\d.]+)s GPU utilization: (?P<t>[\d.]+)\s?(?:MODEL_)?TFLOP/s/GPU")
 _QA = re.compile(r"val exact match|test exact match|exact_match\"|qa_model[.: ]|question_answering")
 _START = re.compile(
-    r"Experiments will be logged at|\[before the start of training step\]|training \.\.\.\s*$|setting training iterations to"
+    r"Experiments will be logged at|\[before the start of training step\]|training \.\.\.\s*$"
+    r"|setting training iterations to"
 )
 
 _TEXT_GATE = re.compile(
@@ -140,14 +141,21 @@ class _Segment:
         self.count = 0
         self.max_steps: int | None = None
         self.times = array("d")
-        self.stride: int | None = None
-        self.gaps = 0
+        self.gaps: dict[int, int] = {}  # step distance -> how often
+        self.rank: int | None = None  # the rank that prints the records, if lines carry it
         self.unreadable = 0
         self.complete = False
         self.resumed = False
         self.epoch: int | None = None
         self.had_loss = False
         self.recent: list[float] = []
+
+    def missing(self) -> int:
+        """Return how many records seem to be missing: distances larger than the usual one."""
+        if not self.gaps:
+            return 0
+        stride = max(self.gaps.items(), key=lambda g: (g[1], -g[0]))[0]
+        return sum(n * ((gap - 1) // stride) for gap, n in self.gaps.items() if gap > stride)
 
     def quarter(self, first: bool) -> float | None:
         """Return the median step time of the first or the last quarter of the run (seconds)."""
@@ -290,9 +298,9 @@ class Parser:
 
     # ------------------------------------------------------------------------------------------------------ steps
 
-    def _open(self, line_no: int, style: str, step: int) -> _Segment:
+    def _open(self, line_no: int, style: str, step: int, rank: int | None = None) -> _Segment:
         segment = self.segment
-        if segment is not None and segment.last is not None and step <= segment.last:
+        if segment is not None and segment.last is not None and step < segment.last and rank in (None, segment.rank):
             segment = None
         if segment is None or segment.style != style:
             segment = _Segment(line_no, style)
@@ -326,7 +334,12 @@ class Parser:
         self.mine += 1
         self.framework = style
         out: list[Signal] = []
-        segment = self._open(line_no, style, step)
+        segment = self._open(line_no, style, step, prefix.any_rank)
+        if segment.rank is None:
+            segment.rank = prefix.any_rank
+        if segment.last is not None and (step == segment.last or segment.rank != prefix.any_rank):
+            # Another rank prints the same step; only what it says of its loss may be new.
+            return self._loss(line_no, line, segment, step, fields, prefix)
         segment.count += 1
         segment.max_steps = last
         if segment.first is None:
@@ -335,12 +348,8 @@ class Parser:
                 self.resumed["step"] = step
         if segment.last is not None and style != "nemo1":
             gap = step - segment.last
-            if segment.stride is None or gap < segment.stride:
-                if segment.stride is not None:
-                    segment.gaps += 1  # what was taken for the stride was itself a gap
-                segment.stride = gap
-            elif gap > segment.stride:
-                segment.gaps += (gap - 1) // segment.stride
+            if gap in segment.gaps or len(segment.gaps) < 1000:
+                segment.gaps[gap] = segment.gaps.get(gap, 0) + 1
         segment.last = step
         segment.last_line = line_no
         if step >= last:
@@ -414,7 +423,7 @@ class Parser:
         time_s = next((number(fields[k]) for k in _FIELD_TIME if k in fields), None)
         if time_s is None:
             # A record without its time is a cut or damaged one.
-            self._open(line_no, "nemo2", int(m["i"])).unreadable += 1
+            self._open(line_no, "nemo2", int(m["i"]), prefix.any_rank).unreadable += 1
         return self._record(line_no, line, "nemo2", int(m["i"]), int(m["n"]), fields, time_s, prefix)
 
     def _megatron(self, line_no: int, line: str, m: re.Match[str], prefix: Prefix) -> list[Signal]:
@@ -422,7 +431,7 @@ class Parser:
         ms = number(fields.get("elapsed time per iteration (ms)"))
         seconds = ms / 1000.0 if ms is not None else number(fields.get("elapsed time per iteration (s)"))
         if seconds is None:
-            self._open(line_no, "megatron", int(m["i"])).unreadable += 1
+            self._open(line_no, "megatron", int(m["i"]), prefix.any_rank).unreadable += 1
         return self._record(line_no, line, "megatron", int(m["i"]), int(m["n"]), fields, seconds, prefix)
 
     def _nemo1(self, line_no: int, line: str, m: re.Match[str]) -> list[Signal]:
@@ -648,14 +657,12 @@ class Parser:
             why.append(
                 f"the last step ({segment.last} of {segment.max_steps}) is missing: not finished, or the text is cut"
             )
-        missing = segment.gaps + segment.unreadable
-        if missing:
-            sentence = (
-                f"{missing} step records are missing or unreadable between steps {segment.first} and {segment.last}"
-            )
-            self._problem(sentence)
-            if missing > MISSING_SHARE * (segment.count + missing):
-                why.append("")
+        for s in self.segments:
+            missing = s.missing() + s.unreadable
+            if missing:
+                self._problem(f"{missing} step records are missing or unreadable between steps {s.first} and {s.last}")
+                if missing > MISSING_SHARE * (s.count + missing):
+                    why.append("")
         if not segment.had_loss:
             why.append("no step shows a loss")
         previous = None
@@ -676,15 +683,12 @@ class Parser:
         fatal = self.fatal_after_start and not (
             reading.complete and self.fatal_line is not None and self.fatal_line > segment.last_line
         )
-        counts = self.found.counts
         persistent = any(
             s.kind == "persistent_error" and s.detail.get("class") == "persistent" for s in self.found.signals
         )
         if fatal or self.nan_lines or persistent:
             reading.verdict = "fail"
-        elif (
-            reading.complete and not why and not counts.get("persistent_error") and not counts.get("checkpoint_failed")
-        ):
+        elif reading.complete and not why:
             reading.verdict = "pass"
 
 
