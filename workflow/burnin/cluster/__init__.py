@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's batch system: what its commands print, and the thin layer that calls them."""
+"""Slurm: reading the state of nodes and jobs, draining what is ours. The only place that talks to it."""

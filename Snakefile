@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# Burn-in of a cluster along the ladder 1 -> 2 -> 4 ... -> N/2 -> two halves at once -> N -> resume test.
+#   snakemake --profile lab      the simulated cluster        snakemake --profile slurm     the real one
+#   snakemake --profile slurm x4 up to the end of step x4     snakemake --profile slurm -n  the whole ladder, nothing run
+from snakemake.exceptions import WorkflowError
+
+from burnin import snakefile
+from burnin.errors import CampaignError
+
+
+configfile: "config/config.yaml"
+
+
+try:
+    flow = snakefile.Workflow(config, workflow, workflow.basedir)
+except CampaignError as error:
+    raise WorkflowError(str(error))
+flow.checkpoints = checkpoints
+
+BURNIN = snakefile.BURNIN
+CAMPAIGN = flow.dir
+
+
+wildcard_constraints:
+    step="single|x[0-9]+|halves|full|resume",
+    heat="[0-9]+",
+    workload="[a-z][a-z0-9_]*",
+    group="[A-Za-z0-9][A-Za-z0-9_.-]*",
+
+
+localrules:
+    all,
+    plan,
+    gate,
+    summary,
+
+
+rule all:
+    default_target: True
+    input:
+        f"{CAMPAIGN}/summary.json",
+
+
+include: "workflow/rules/plan.smk"
+include: "workflow/rules/burn_in.smk"
+include: "workflow/rules/resume.smk"
+include: "workflow/rules/gate.smk"
+include: "workflow/rules/summary.smk"
+
+
+for step in flow.steps:
+
+    rule:
+        name:
+            step
+        localrule: True
+        input:
+            lambda wildcards, step=step: flow.gates(step),
+
+
+onstart:
+    flow.prepare()
+
+
+onerror:
+    shell(f"{BURNIN} why-stopped {{CAMPAIGN:q}}")

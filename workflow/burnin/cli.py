@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `burnin` command: the operator's commands, and the few that the workflow's rules call.
+
+Thin: arguments in, a library call, text out. Errors become exit statuses here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from burnin.errors import CampaignError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Burn in a cluster: see README.md. Start a campaign with `snakemake --profile slurm`."""
+
+
+def main() -> NoReturn:
+    """Run the command line; a campaign error is a sentence and an exit status, never a traceback."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except CampaignError as error:
+        click.echo(f"burnin: {error}", err=True)
+        sys.exit(error.exit_status)
+    except OSError as error:
+        click.echo(f"burnin: {error}", err=True)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _campaign(folder: Path) -> Any:
+    """Return the campaign in a folder."""
+    from burnin import config
+    from burnin.campaign import Campaign
+
+    try:
+        return Campaign(config.from_file(folder))
+    except FileNotFoundError:
+        raise CampaignError(f"{folder} is no campaign", "name a folder below results/ that has a config.json") from None
+
+
+def _heat(path: Path) -> tuple[Path, str, int]:
+    """Return (campaign folder, step, heat) of a plan.json or gate.json."""
+    return path.parents[2], path.parents[1].name, int(path.parent.name.removeprefix("heat"))
+
+
+# ----------------------------------------------------------------------------------------------- called by the rules
+
+
+@cli.command(hidden=True)
+@click.argument("result", type=click.Path(path_type=Path))
+def run(result: Path) -> None:
+    """Run what RESULT names until its window is over (the job of a run)."""
+    from burnin.runs import runner
+
+    runner.run(result)
+
+
+@cli.command("plan-heat", hidden=True)
+@click.argument("plan", type=click.Path(path_type=Path))
+def plan_heat(plan: Path) -> None:
+    """Write PLAN: who runs with whom in a heat."""
+    folder, step, heat = _heat(plan)
+    _campaign(folder).make_plan(step, heat, os.environ.get("BURNIN_INVOCATION", ""))
+
+
+@cli.command("judge-heat", hidden=True)
+@click.argument("gate", type=click.Path(path_type=Path))
+def judge_heat(gate: Path) -> None:
+    """Write GATE: the decision on every node of a heat; drain who failed."""
+    from burnin.cluster.drain import drain, node_states, plan_drains
+
+    folder, step, heat = _heat(gate)
+    campaign = _campaign(folder)
+    decided = campaign.make_gate(step, heat, os.environ.get("BURNIN_INVOCATION", ""))
+    failed = [n for n, outcome in decided["outcome"].items() if outcome == "failed"]
+    environment = campaign.config.environment(os.environ)
+    if failed and campaign.config.document["drain"] == "drain":
+        wanted, left = plan_drains(campaign.config.campaign, decided, node_states(failed, environment))
+        answers = drain(wanted, environment)
+        decided["drained"] = {n: answers[n] or f"drained: {wanted[n]}" for n in wanted} | {
+            n: f"not drained: {why}" for n, why in left.items()
+        }
+    elif failed:
+        decided["drained"] = dict.fromkeys(failed, "not drained: config key drain is 'print'")
+    campaign.write_summary(decided)
+    campaign.write_gate(decided)
+    for node in failed:
+        found = next(f for f in decided["findings"] if f["node"] == node and f["scope"] == "node")
+        click.echo(f"burnin: {node} failed in {step} ({found['workload']}): {found['reason']}", err=True)
+        click.echo(f"burnin:   evidence {', '.join(found['evidence'][:3])}; next: {found['next_action']}", err=True)
+        click.echo(f"burnin:   {decided['drained'].get(node, '')}", err=True)
+    if decided["stopped"]:
+        click.echo(
+            f"burnin: the campaign stops: {decided['stopped']['text']}\n  What to do: {decided['stopped']['cure']}",
+            err=True,
+        )
+
+
+@cli.command(hidden=True)
+@click.argument("summary", type=click.Path(path_type=Path))
+def summarise(summary: Path) -> None:
+    """Write SUMMARY from all gates."""
+    document = _campaign(summary.parent).write_summary()
+    click.echo(_verdict_text(document), err=True)
+
+
+@cli.command("why-stopped", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+def why_stopped(folder: Path) -> None:
+    """Say why the campaign did not go on."""
+    path = folder / "summary.json"
+    stopped = json.loads(path.read_text(encoding="utf-8")).get("stopped") if path.exists() else None
+    if stopped:
+        click.echo(
+            f"burnin: the campaign stopped ({stopped['kind']}): {stopped['text']}\n  What to do: {stopped['cure']}",
+            err=True,
+        )
+
+
+def _verdict_text(document: dict[str, Any]) -> str:
+    """Return the verdict in a few lines."""
+    from burnin.nodes import fold
+
+    by_status: dict[str, list[str]] = {}
+    for name, entry in document["nodes"].items():
+        by_status.setdefault(entry["status"], []).append(name)
+    lines = [f"burnin: campaign {document['campaign']} is {document['verdict'].upper()}"]
+    lines += [f"  {status:9} {fold(names)}" for status, names in sorted(by_status.items())]
+    for name, entry in document["nodes"].items():
+        if entry["status"] not in ("accepted", "running"):
+            lines.append(
+                f"  {name}: {entry['fault'] or entry['status']} {entry['part'] or ''} in {entry['failed_step']} - {entry['reason']}"
+            )
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------ called by operators
+
+
+@cli.command()
+@click.argument("tool", required=False)
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--list", "listing", is_flag=True, help="List the tools.")
+def read(tool: str | None, file: Path | None, listing: bool) -> None:
+    """Read one tool's output and print what it says as JSON."""
+    from burnin import parsers
+
+    if listing:
+        click.echo("\n".join(parsers.TOOLS))
+        return
+    if tool is None or file is None:
+        raise click.UsageError("give TOOL and FILE, or --list")
+    if tool not in parsers.TOOLS:
+        raise click.UsageError(f"unknown tool {tool!r}; one of: {', '.join(parsers.TOOLS)}")
+    reading = parsers.read_file(tool, file)
+    if not reading.recognised:
+        why = reading.problems[0] if reading.problems else "no line of it has that tool's form"
+        click.echo(f"burnin: {file} is no output of {tool}: {why}", err=True)
+        sys.exit(3)
+    click.echo(json.dumps(reading.to_dict(), indent=1, allow_nan=False, default=str))

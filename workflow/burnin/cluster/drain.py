@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draining failed nodes with an owned reason (contract C8). Never touches what somebody else drained."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: Slurm keeps a reason on one line; what comes from a log must not break it or look like somebody else's.
+REASON_LIMIT = 160
+
+
+def reason(campaign: str, finding: Mapping[str, Any]) -> str:
+    """Return the drain reason of a failed node: owner first, then part, fault and where it failed. Pure."""
+    text = f"burnin {campaign}: {finding['fault']} {finding['part']} ({finding['step']} {finding['workload']})"
+    return re.sub(r"[^\x20-\x7e]|[\"'`$\\]", "?", text)[:REASON_LIMIT]
+
+
+def is_ours(campaign: str, text: str) -> bool:
+    """Tell whether a drain reason was set by this campaign. Pure."""
+    return text.startswith(f"burnin {campaign}:")
+
+
+def plan_drains(
+    campaign: str, gate: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return (node -> reason to drain with, node -> why it is left alone) for the failed nodes of a gate. Pure.
+
+    `states`: node -> {"flags": [...], "reason": text} of `scontrol show node`; a node that is drained already, by us
+    or by somebody else, keeps its reason.
+    """
+    wanted: dict[str, str] = {}
+    left: dict[str, str] = {}
+    for node, outcome in gate["outcome"].items():
+        if outcome != "failed":
+            continue
+        finding = next(f for f in gate["findings"] if f["node"] == node and f["scope"] == "node")
+        state = states.get(node)
+        if state is None:
+            left[node] = "Slurm does not know this node"
+        elif "DRAIN" in state["flags"]:
+            left[node] = f"drained already: {state['reason']}"
+        else:
+            wanted[node] = reason(campaign, finding)
+    return wanted, left
+
+
+def drain(nodes: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Drain each node with its reason; return node -> what scontrol said against it (empty if it did it).
+
+    One scontrol for each failed node: failed nodes are few, and each has a reason of its own.
+    """
+    answers = {}
+    for node, text in nodes.items():
+        done = _scontrol(["update", f"nodename={node}", "state=drain", f"reason={text}"], environment)
+        answers[node] = "" if done.returncode == 0 else (done.stderr or done.stdout).strip()[:300]
+    return answers
+
+
+def node_states(nodes: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return node -> {"flags", "reason", ...} for all nodes with one call. An unanswered call gives nothing."""
+    from burnin import parsers
+    from burnin.nodes import fold
+
+    done = _scontrol(["show", "node", "-o", fold(nodes)], environment)
+    reading = parsers.read_lines("scontrol", done.stdout.splitlines())
+    return {str(n["name"]): n for n in reading.data.get("nodes", [])}
+
+
+def _scontrol(arguments: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run scontrol; a missing program or no answer is a failed call, not an exception."""
+    try:
+        return subprocess.run(
+            ["scontrol", *arguments],
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(arguments, 1, "", f"scontrol: {error}")

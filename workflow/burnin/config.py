@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration: read, validated by schema, checked for sense, resolved. Nothing runs before this has passed.
+
+`resolve` turns what the user wrote into one self-contained document (files it names are read in); `Config` gives the
+rest of the library typed access to that document.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from burnin import storage
+from burnin.errors import ConfigError
+from burnin.ladder import LadderConfig, steps
+from burnin.nodes import expand
+
+PLACEHOLDERS = frozenset(
+    ["nodes", "nodelist", "gpus_per_node", "ntasks", "mpi", "hpl_dat", "checkpoint_dir", "run_dir", "iteration", "max_steps", "checkpoint_every"]
+)
+PROBE_PLACEHOLDERS = frozenset(["nodes", "nodelist", "gpus_per_node", "mpi"])
+
+
+@dataclass(frozen=True)
+class Config:
+    """A resolved configuration (`document` follows config.schema.json) and the repository it belongs to."""
+
+    document: Mapping[str, Any]
+    root: Path  # the repository: workflow/, lab/, config/
+
+    @cached_property
+    def nodes(self) -> list[str]:
+        """Return the nodes in config order."""
+        return expand(self.document["nodes"])
+
+    @cached_property
+    def hcas(self) -> list[str]:
+        """Return the fabric ports to read on every node."""
+        return expand(self.document["hcas"], "hcas") if self.document["hcas"] else []
+
+    @property
+    def campaign(self) -> str:
+        """Return the campaign's name."""
+        return str(self.document["campaign"])
+
+    @property
+    def campaign_dir(self) -> Path:
+        """Return the campaign's folder."""
+        return Path(self.document["results"]) / self.campaign
+
+    @property
+    def workloads(self) -> list[str]:
+        """Return the workloads in config order."""
+        return list(self.document["workloads"])
+
+    def definition(self, workload: str) -> Mapping[str, Any]:
+        """Return the entry of `workload_definitions`."""
+        entry: Mapping[str, Any] = self.document["workload_definitions"][workload]
+        return entry
+
+    def window(self, workload: str, step: str) -> dict[str, float]:
+        """Return {'hours': h} or {'iterations': n} of a workload in a step. The resume test is one training job."""
+        if step == "resume":
+            return {"iterations": 1}
+        entry = self.document["windows"][workload]
+        return dict(entry.get(step, entry["default"]))
+
+    @cached_property
+    def ladder(self) -> LadderConfig:
+        """Return what the ladder needs to know."""
+        per_step: dict[str, tuple[str, ...]] = {}
+        for step in steps(len(self.nodes)):
+            if step.name == "resume":
+                wanted = self.document["resume_test"]["workload"]
+                per_step[step.name] = (wanted,) if wanted else ()
+                continue
+            names = [
+                w
+                for w in self.workloads
+                if self.definition(w)["steps"] in ("all",) or step.name in self.definition(w)["steps"]
+            ]
+            per_step[step.name] = tuple(names)
+        return LadderConfig(tuple(self.nodes), per_step)
+
+    @property
+    def criteria(self) -> Mapping[str, Any]:
+        """Return the pass criteria."""
+        entry: Mapping[str, Any] = self.document["criteria"]
+        return entry
+
+    @cached_property
+    def runs_digest(self) -> str:
+        """Return the digest of everything but the criteria: what a run depends on."""
+        return storage.digest({k: v for k, v in self.document.items() if k != "criteria"})
+
+    @cached_property
+    def criteria_digest(self) -> str:
+        """Return the digest of the criteria."""
+        return storage.digest(self.criteria)
+
+    @property
+    def lab_dir(self) -> Path:
+        """Return the lab's state folder, absolute."""
+        return self.campaign_dir.resolve() / "lab"
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return `base` with the campaign's PATH and lab variables: the environment of every command of the campaign."""
+        result = dict(base)
+        first = [str(self.root / p) for p in self.document["path_first"]]
+        scenario = self.document["scenario"]
+        if scenario:
+            first.append(str(self.root / "lab" / "bin"))
+            result["BURNIN_SCENARIO"] = str(scenario_path(self.root, scenario))
+            result["BURNIN_LAB"] = str(self.lab_dir)
+        parts = result.get("PATH", os.defpath).split(os.pathsep)
+        result["PATH"] = os.pathsep.join([*first, *(p for p in parts if p not in first)])
+        return result
+
+
+def scenario_path(root: Path, scenario: str) -> Path:
+    """Return the file of a scenario: a name from lab/scenarios, or a path."""
+    named = root / "lab" / "scenarios" / f"{scenario}.yaml"
+    return named if named.exists() else Path(scenario).resolve()
+
+
+def load(raw: Mapping[str, Any], root: Path) -> Config:
+    """Return the validated Config for what Snakemake merged from files and command line.
+
+    `root` is the repository. Raises ConfigError naming key, value, expectation and cure.
+    """
+    document = dict(raw)
+    for key in ("workload_definitions", "criteria"):
+        document[key] = _read_section(key, document.get(key), root)
+    _check_schema(document)
+    config = Config(document, root)
+    _check_sense(config)
+    return config
+
+
+def from_file(campaign_dir: Path) -> Config:
+    """Return the Config that a campaign runs with (results/<campaign>/config.json)."""
+    stored = storage.read_json(campaign_dir / "config.json", "stored_config")
+    return Config(stored["config"], Path(stored["root"]))
+
+
+def _read_section(key: str, value: Any, root: Path) -> Any:
+    """Return the content of a section that may be given as a file name."""
+    if not isinstance(value, str):
+        return value
+    import yaml
+
+    path = Path(value) if Path(value).is_absolute() else root / value
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(key, value, "a readable YAML file", f"correct the path ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(key, value, "a YAML file", f"correct its syntax ({str(error)[:200]})") from None
+    return content
+
+
+def _check_schema(document: Mapping[str, Any]) -> None:
+    """Raise ConfigError for the first violation of config.schema.json, in the words of the config."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match(storage.validator("config").iter_errors(document))
+    if error is None:
+        return
+    key = ".".join(str(p) for p in error.absolute_path)
+    if error.validator == "additionalProperties" and isinstance(error.schema.get("properties"), dict):
+        known = sorted(error.schema["properties"])
+        unknown = sorted(set(error.instance) - set(known))[0]
+        close = difflib.get_close_matches(unknown, known, 1)
+        hint = f"did you mean '{close[0]}'?" if close else "remove it"
+        name = f"{key}.{unknown}" if key else unknown
+        raise ConfigError(name, error.instance[unknown], f"one of the keys {', '.join(known)}", hint)
+    if error.validator == "required":
+        missing = error.message.split("'")[1]
+        raise ConfigError(
+            f"{key}.{missing}" if key else missing, None, "a value", "add the key (see config/config.yaml)"
+        )
+    expected = error.schema.get("description") or _expectation(error)
+    raise ConfigError(
+        key or "(top)", error.instance, expected, "correct the value (config/config.yaml explains the key)"
+    )
+
+
+def _expectation(error: Any) -> str:
+    """Return in words what a schema node wants."""
+    schema, kind = error.schema, error.validator
+    if kind == "type":
+        wanted = schema["type"]
+        return " or ".join(wanted) if isinstance(wanted, list) else f"a value of type {wanted}"
+    if kind == "enum":
+        return "one of " + ", ".join(map(str, schema["enum"]))
+    words = {
+        "minimum": "at least",
+        "maximum": "at most",
+        "exclusiveMinimum": "more than",
+        "minLength": "a text of length at least",
+    }
+    if kind in words:
+        return f"{words[kind]} {schema[kind]}"
+    return str(error.message)[:200]
+
+
+def _check_sense(config: Config) -> None:
+    """Raise ConfigError for values that are well-formed but cannot be meant."""
+    document = config.document
+    nodes = config.nodes
+    _ = config.hcas
+    for number, workload in enumerate(config.workloads):
+        if workload not in document["workload_definitions"]:
+            known = ", ".join(document["workload_definitions"])
+            raise ConfigError(
+                f"workloads.{number}", workload, f"a name from workload_definitions ({known})", "correct or define it"
+            )
+        if workload not in document["windows"]:
+            raise ConfigError(
+                f"windows.{workload}", None, "a window for every workload", f"add windows.{workload}.default"
+            )
+    step_names = {s.name for s in steps(len(nodes))}
+    for workload, entry in document["windows"].items():
+        for step in entry:
+            if step != "default" and step not in step_names:
+                raise ConfigError(
+                    f"windows.{workload}.{step}",
+                    entry[step],
+                    f"a step of this ladder ({', '.join(s.name for s in steps(len(nodes)))})",
+                    "remove it",
+                )
+    wanted = document["resume_test"]["workload"]
+    if wanted and wanted not in config.workloads:
+        raise ConfigError(
+            "resume_test.workload", wanted, "one of `workloads`, or null", "set it to null or add the workload"
+        )
+    if wanted and "training" not in config.definition(wanted):
+        raise ConfigError(
+            "resume_test.workload", wanted, "a workload with a `training` section", "only training can be resumed"
+        )
+    for workload in config.workloads:
+        _check_definition(config, workload)
+    for tool, line in document["probes"]["commands"].items():
+        check_template(f"probes.commands.{tool}", line, frozenset(["hca"]))
+    check_template("probes.launch", document["probes"]["launch"], PROBE_PLACEHOLDERS)
+    if document["scenario"] and not scenario_path(config.root, document["scenario"]).is_file():
+        known = ", ".join(sorted(p.stem for p in (config.root / "lab" / "scenarios").glob("*.yaml")))
+        raise ConfigError(
+            "scenario",
+            document["scenario"],
+            f"a file, or one of {known}",
+            "correct the name, or null for a real cluster",
+        )
+
+
+def _check_definition(config: Config, workload: str) -> None:
+    """Check one workload's templates and numbers."""
+    definition = config.definition(workload)
+    where = f"workload_definitions.{workload}"
+    check_template(f"{where}.launch", definition["launch"], PLACEHOLDERS)
+    for name, line in definition["commands"].items():
+        used = check_template(f"{where}.commands.{name}", line, PLACEHOLDERS)
+        if "hpl_dat" in used and "hpl" not in definition:
+            raise ConfigError(f"{where}.hpl", None, "memory and block size for {hpl_dat}", "add the section hpl")
+        if used & {"max_steps", "checkpoint_every", "checkpoint_dir"} and "training" not in definition:
+            raise ConfigError(f"{where}.training", None, "the training's numbers", "add the section training")
+    training = definition.get("training")
+    if training and training["checkpoint_every"] >= training["max_steps"]:
+        raise ConfigError(
+            f"{where}.training.checkpoint_every",
+            training["checkpoint_every"],
+            f"less than max_steps ({training['max_steps']})",
+            "save more often, or train longer: a run without a checkpoint tests no storage",
+        )
+
+
+def check_template(key: str, text: str, allowed: frozenset[str]) -> set[str]:
+    """Return the placeholders of a command template. Raises ConfigError for unknown ones and unbalanced quotes."""
+    try:
+        tokens = shlex.split(text)
+        fields = [
+            f for t in tokens for _, f, spec, conv in string.Formatter().parse(t) if f is not None or spec or conv
+        ]
+    except ValueError as error:
+        raise ConfigError(
+            key, text, "a command line with balanced quotes and braces", f"correct it ({error})"
+        ) from None
+    if not tokens:
+        raise ConfigError(key, text, "a command line", "name a command")
+    unknown = sorted({str(f) for f in fields} - allowed)
+    if unknown:
+        raise ConfigError(
+            key, text, f"placeholders out of {', '.join(sorted(allowed))}", f"remove or correct {{{unknown[0]}}}"
+        )
+    return {str(f) for f in fields}
+
+
+def render(text: str, values: Mapping[str, object]) -> list[str]:
+    """Return the argument list of a template: split first, filled in then, so a value is never split nor interpreted."""
+    return [token.format_map(values) for token in shlex.split(text)]

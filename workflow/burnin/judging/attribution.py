@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which signals of a run count, and whose they are: node from probe, host or rank; events only if new in the run. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+#: Signals whose value is a counter: what counts is the growth between the probe before and the last one.
+COUNTERS = frozenset(
+    {
+        "link_down_count",
+        "link_recovery_count",
+        "link_effective_errors",
+        "ecc_uncorrectable",
+        "ecc_correctable",
+        "row_remap_count",
+    }
+)
+#: Errors of a rank's own: only the first of a run names a suspect, the others followed from it.
+FIRST_ONLY = frozenset({"cuda_error", "cuda_ecc", "cuda_nvlink"})
+
+Seen = Mapping[str, Any]
+
+
+def node_of(seen: Seen, nodes: Sequence[str], gpus_per_node: int) -> str | None:
+    """Return the node of the run's group that a signal names, else None.
+
+    Order: the node whose probe it stands in, the host in the line, the rank (node index = rank // GPUs per node, in
+    the order of the run's node list). A host that is not of the group is nobody's evidence.
+    """
+    if seen.get("node"):
+        return str(seen["node"]) if seen["node"] in nodes else None
+    host = seen.get("host")
+    if host:
+        short = str(host).split(".")[0]
+        return next((n for n in nodes if n in (host, short) or n.split(".")[0] == short), None)
+    rank = seen.get("rank")
+    if rank is not None and gpus_per_node and 0 <= int(rank) < len(nodes) * gpus_per_node:
+        return nodes[int(rank) // gpus_per_node]
+    return nodes[0] if len(nodes) == 1 else None
+
+
+def counting(result: Mapping[str, Any], gpus_per_node: int, state_kinds: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Yield the signals of a result that count, each with `node` set where it is known; Xids are left to their own table.
+
+    What lasts (`state_kinds`) counts wherever a probe saw it, once for each part. An event of a probe counts if the
+    probe before the run did not have it; a counter counts with its growth. Signals of the workload's output all count,
+    but of the ranks' own errors only the first.
+    """
+    nodes: list[str] = result["nodes"]
+    before: Counter[tuple[Any, ...]] = Counter()
+    start: dict[tuple[Any, ...], float] = {}
+    for seen in result["signals"]:
+        if seen.get("when") == "before":
+            before[_key(seen)] += 1
+            if seen["kind"] in COUNTERS and seen.get("value") is not None:
+                start[_counter(seen)] = float(seen["value"])
+    reported: set[tuple[Any, ...]] = set()
+    first_taken = False
+    for seen in result["signals"]:
+        kind = seen["kind"]
+        if kind == "xid":
+            continue
+        found = dict(seen)
+        found["node"] = node_of(seen, nodes, gpus_per_node)
+        if found.get("gpu") is None and seen.get("rank") is not None and gpus_per_node:
+            found["gpu"] = int(seen["rank"]) % gpus_per_node
+        if kind in FIRST_ONLY and not seen.get("when"):
+            if first_taken:
+                continue
+            first_taken = True
+        if seen.get("when"):
+            part = (kind, found["node"], seen.get("device"), seen.get("gpu"), seen.get("bdf"))
+            if kind in COUNTERS:
+                if seen["when"] == "before" or seen.get("value") is None:
+                    continue
+                growth = float(seen["value"]) - start.get(_counter(seen), 0.0)
+                if growth <= 0 or _counter(seen) not in start:
+                    # never read before: a growth cannot be told from an old count; the probe's verdict says so
+                    if _counter(seen) in start or not result["probes"].get("before"):
+                        continue
+                    growth = float(seen["value"])
+                found["growth"] = growth
+            elif kind not in state_kinds:
+                if seen["when"] == "before":
+                    continue
+                key = _key(seen)
+                if before[key] > 0:
+                    continue
+            if part in reported:
+                continue
+            reported.add(part)
+        yield found
+
+
+def _key(seen: Seen) -> tuple[Any, ...]:
+    """Return what makes two probe lines the same event."""
+    return (seen.get("node"), seen["kind"], seen["text"])
+
+
+def _counter(seen: Seen) -> tuple[Any, ...]:
+    """Return which counter a signal is a reading of."""
+    detail = seen.get("detail") or {}
+    return (seen.get("node"), seen["kind"], seen.get("device"), seen.get("bdf"), seen.get("gpu"), detail.get("counter"))

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ladder: which steps there are, who owes what, and which heat is next. Pure: gates in, plan out.
+
+One mechanism carries drop-outs, left-overs, isolation and (later) repairs: a node *owes* every (step, workload) of the
+ladder that it has not passed. The next heat is the first step that somebody in the roster owes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from burnin.grouping import fill, halves, in_order
+from burnin.paths import group_id
+
+Outcome = Literal["passed", "failed", "owes", "suspect", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rung. `size` is the number of nodes of a group, 0 where it depends on the roster (halves, full, resume)."""
+
+    name: str
+    size: int
+
+
+def steps(nodes: int) -> list[Step]:
+    """Return the ladder for `nodes` >= 1 nodes: single, x2, x4 ... up to N/2, halves, full, resume.
+
+    One node has neither halves nor full: `single` was all of it already.
+    """
+    if nodes < 1:
+        raise ValueError("a ladder needs at least one node")
+    ladder = [Step("single", 1)]
+    size = 2
+    while size <= nodes // 2:
+        ladder.append(Step(f"x{size}", size))
+        size *= 2
+    if nodes > 1:
+        ladder += [Step("halves", 0), Step("full", 0)]
+    return [*ladder, Step("resume", 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class LadderConfig:
+    """What the ladder needs of the config: the nodes in config order and the workloads of each step, in config order."""
+
+    nodes: tuple[str, ...]
+    workloads: Mapping[str, tuple[str, ...]]
+
+    def steps(self) -> list[Step]:
+        """Return the steps that have something to run."""
+        return [s for s in steps(len(self.nodes)) if self.workloads.get(s.name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What an isolation group tests: `suspects` out of the set `of` that failed together; `part` is 0 or 1."""
+
+    of: tuple[str, ...]
+    part: int
+    suspects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one job. `owed` are those it runs for; the others are borrowed: they passed this step already."""
+
+    nodes: tuple[str, ...]
+    owed: tuple[str, ...]
+    workloads: tuple[str, ...]
+    isolation: Isolation | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the group's name, a function of its nodes."""
+        return group_id(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """One attempt at a step by the nodes that still owe it."""
+
+    step: str
+    heat: int
+    groups: tuple[Group, ...]
+
+
+@dataclass(slots=True)
+class SuspectSet:
+    """Nodes of a group that failed a workload with no culprit known."""
+
+    step: str
+    workload: str
+    nodes: tuple[str, ...]
+    size: int
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where everybody stands after the gates so far."""
+
+    passed: dict[str, set[tuple[str, str]]]
+    failed: dict[str, tuple[str, int]] = field(default_factory=dict)  # node -> (step, heat)
+    unresolved: dict[str, tuple[str, int]] = field(default_factory=dict)  # suspects that could not be cleared
+    withdrawn: dict[str, tuple[str, int]] = field(default_factory=dict)  # taken out of Slurm by somebody else
+    withdrawn_why: dict[str, str] = field(default_factory=dict)
+    suspects: list[SuspectSet] = field(default_factory=list)
+    heats: dict[str, int] = field(default_factory=dict)  # step -> heats so far
+    impossible: list[str] = field(default_factory=list)  # steps that the roster has become too small for
+
+    def roster(self, nodes: Iterable[str]) -> list[str]:
+        """Return the nodes still in, in the order given."""
+        return [n for n in nodes if n not in self.failed and n not in self.unresolved and n not in self.withdrawn]
+
+
+def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing:
+    """Return the standing after `gates` (contents of gate.json, in the order in which they were decided)."""
+    standing = Standing(passed={n: set() for n in config.nodes})
+    for gate in gates:
+        step, heat = gate["step"], gate["heat"]
+        standing.heats[step] = standing.heats.get(step, 0) + 1
+        for node, workloads in gate["passed"].items():
+            standing.passed[node].update((step, w) for w in workloads)
+        for node, outcome in gate["outcome"].items():
+            if outcome == "failed":
+                standing.failed[node] = (step, heat)
+            elif outcome == "withdrawn":
+                standing.withdrawn[node] = (step, heat)
+                standing.withdrawn_why[node] = gate.get("withdrawn", {}).get(node, "")
+        standing.suspects = [s for s in standing.suspects if s.step != step]
+        standing.suspects += [
+            SuspectSet(step, s["workload"], tuple(s["nodes"]), s["size"])
+            for s in gate["suspects"]
+            if not s["unresolved"]
+        ]
+        for suspect in gate["suspects"]:
+            if suspect["unresolved"]:
+                standing.unresolved.update((n, (step, heat)) for n in suspect["nodes"])
+    return standing
+
+
+def next_heat(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Heat | None:
+    """Return the next heat to run, or None when nobody in the roster owes anything.
+
+    A step is only entered when nobody owes the one before, so a heat never takes a node that has not passed the step
+    before. A step that needs more nodes than are left is passed over.
+    """
+    standing = replay(config, gates)
+    return heat_of_standing(config, standing)
+
+
+def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
+    """Return the next heat for a standing (see `next_heat`); notes steps that became impossible in the standing."""
+    roster = standing.roster(config.nodes)
+    for step in config.steps():
+        workloads = config.workloads[step.name]
+        needed = max(step.size, 2 if step.name in ("halves",) else 1)
+        if len(roster) < needed:
+            if roster and step.name not in standing.impossible:
+                standing.impossible.append(step.name)
+            continue
+        done = {n: standing.passed[n] for n in roster}
+        owed = {n: tuple(w for w in workloads if (step.name, w) not in done[n]) for n in roster}
+        owing = [n for n in roster if owed[n]]
+        if not owing:
+            continue
+        groups = _groups(step, roster, owing, owed, standing)
+        return Heat(step.name, standing.heats.get(step.name, 0), tuple(groups))
+    return None
+
+
+def _groups(
+    step: Step, roster: list[str], owing: list[str], owed: Mapping[str, tuple[str, ...]], standing: Standing
+) -> list[Group]:
+    """Return the groups of the next heat of a step: isolation first, then everybody else who owes."""
+    suspected = {n for s in standing.suspects if s.step == step.name for n in s.nodes}
+    free = [n for n in roster if not owed[n] and n not in suspected]
+    groups: list[Group] = []
+    for suspects in standing.suspects:
+        if suspects.step != step.name:
+            continue
+        nodes = [n for n in suspects.nodes if n in owed]
+        middle = (len(nodes) + 1) // 2
+        for part, members in enumerate([nodes[:middle], nodes[middle:]]):
+            if members:
+                everyone, free = fill(members, suspects.size, free)
+                isolation = Isolation(tuple(nodes), part, tuple(members))
+                groups.append(Group(tuple(everyone), tuple(members), (suspects.workload,), isolation))
+    rest = [n for n in owing if n not in suspected]
+    if step.size == 0:
+        # halves, full and resume load the whole cluster: who owes them runs them with everybody
+        if groups or not rest:
+            return groups
+        runs = _all_owed(rest, owed)
+        parts = halves(roster) if step.name == "halves" else [roster]
+        return [Group(tuple(p), tuple(n for n in p if n in set(rest)), runs) for p in parts]
+    by_need: dict[tuple[str, ...], list[str]] = {}
+    for node in rest:
+        by_need.setdefault(owed[node], []).append(node)
+    left: list[str] = []
+    for need, members in by_need.items():
+        whole, over = in_order(members, step.size)
+        groups += [Group(tuple(g), tuple(g), need) for g in whole]
+        left += over
+    whole, over = in_order(left, step.size)
+    groups += [Group(tuple(g), tuple(g), _all_owed(g, owed)) for g in whole]
+    if over and len(free) >= step.size - len(over):
+        everyone, free = fill(over, step.size, free)
+        groups.append(Group(tuple(everyone), tuple(over), _all_owed(over, owed)))
+    return groups
+
+
+def _all_owed(members: Sequence[str], owed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the workloads that anybody of `members` owes, in config order."""
+    longest = max((owed[n] for n in members), key=len)
+    extra = [w for n in members for w in owed[n] if w not in longest]
+    return tuple(dict.fromkeys([*longest, *extra]))
+
+
+def assume_passed(heat: Heat) -> dict[str, Any]:
+    """Return the gate of a heat in which everybody passes: the projection that a dry run shows."""
+    return {
+        "step": heat.step,
+        "heat": heat.heat,
+        "outcome": {n: "passed" for g in heat.groups for n in g.owed},
+        "passed": {n: list(g.workloads) for g in heat.groups for n in g.owed},
+        "suspects": [],
+        "stopped": None,
+    }
+
+
+def project(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> list[Heat]:
+    """Return all heats that remain if everybody passes from here on."""
+    standing = replay(config, gates)
+    heats: list[Heat] = []
+    while (heat := heat_of_standing(config, standing)) is not None:
+        heats.append(heat)
+        standing.heats[heat.step] = heat.heat + 1
+        for group in heat.groups:
+            for node in group.nodes:
+                standing.passed[node].update((heat.step, w) for w in group.workloads)
+        standing.suspects = [s for s in standing.suspects if s.step != heat.step]
+    return heats
+
+
+def step_number(name: str) -> tuple[int, int]:
+    """Return a sort key that puts steps into ladder order."""
+    match = re.fullmatch(r"x([0-9]+)", name)
+    order = {"single": 0, "halves": 2, "full": 3, "resume": 4}
+    return (1, int(match[1])) if match else (order[name], 0)

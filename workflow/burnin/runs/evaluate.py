@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a parser's reading to what the journal keeps of an iteration or a probe. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from burnin.parsers.reading import Reading
+
+#: At most so many signals of one file are kept in the journal; the raw output keeps them all.
+SIGNAL_LIMIT = 200
+
+UNITS = {"busbw": "GB/s", "gflops": "GFLOPS", "step_time": "s", "f1": "%"}
+
+
+def iteration_summary(metric: str, reading: Reading, nodes: int, gpus_per_node: int) -> dict[str, Any]:
+    """Return what one iteration showed: verdict, completion, the metric's value with its line, signals and facts.
+
+    `verdict` is `pass` only if the reader passed it, it is complete, and the value that it is judged by was there and
+    came from all ranks. Anything else that is no failure is `unknown`.
+    """
+    value, line, facts, problems = _METRICS[metric](reading)
+    problems = [*reading.problems, *problems]
+    verdict = reading.verdict
+    ranks = facts.get("ranks")
+    if ranks is not None and gpus_per_node and ranks != nodes * gpus_per_node:
+        problems.append(f"ran on {ranks} ranks, expected {nodes * gpus_per_node}")
+        verdict = "unknown" if verdict == "pass" else verdict
+    if value is None or not math.isfinite(value) or value <= 0:
+        value, line = None, None
+        if verdict == "pass":
+            verdict = "unknown"
+            problems.append(f"no {metric} was found in the output")
+    if verdict == "pass" and not reading.complete:
+        verdict = "unknown"
+    return {
+        "verdict": verdict,
+        "complete": reading.complete,
+        "value": value,
+        "value_line": line,
+        "unit": UNITS[metric],
+        "problems": problems[:20],
+        "signals": [s.to_dict() for s in reading.signals[:SIGNAL_LIMIT]],
+        "facts": facts,
+    }
+
+
+def _busbw(reading: Reading) -> tuple[float | None, int | None, dict[str, Any], list[str]]:
+    """Largest size's busbw of the last table in the file (the average over sizes is not comparable)."""
+    runs = reading.data.get("runs") or []
+    if not runs:
+        return None, None, {}, []
+    run = runs[-1]
+    keep = ("collective", "ranks", "nodes", "network", "avg_busbw", "validated", "cycles")
+    facts = {k: run[k] for k in keep if run.get(k) not in (None, [])}
+    return run.get("busbw_max_size"), run.get("busbw_line"), facts, []
+
+
+def _gflops(reading: Reading) -> tuple[float | None, int | None, dict[str, Any], list[str]]:
+    """Gflops of the last result row."""
+    runs = reading.data.get("runs") or []
+    if not runs:
+        return None, None, {}, []
+    run = runs[-1]
+    keep = ("n", "nb", "p", "q", "time_s", "gflops", "residual", "residual_line", "residual_verdict")
+    facts = {k: run.get(k) for k in keep}
+    facts["tests"] = len(runs)
+    return run.get("gflops"), run.get("line"), facts, []
+
+
+def _step_time(reading: Reading) -> tuple[float | None, int | None, dict[str, Any], list[str]]:
+    """Median step time of the training log."""
+    steps = reading.data.get("steps") or {}
+    series = reading.data.get("step_series") or []
+    keep = (
+        "loss_first",
+        "loss_last",
+        "consumed_samples_last",
+        "global_step_last",
+        "resumed_from",
+        "global_batch_size",
+        "stopped",
+    )
+    facts: dict[str, Any] = {k: reading.data.get(k) for k in keep}
+    facts["steps"] = dict(steps)
+    facts["checkpoints"] = (reading.data.get("checkpoints") or [])[-50:]
+    facts["curve"] = [(p.get("step"), p.get("loss")) for p in series[:: max(1, len(series) // 100)]]
+    line = series[-1].get("line") if series else None
+    return steps.get("step_time_median_s"), line, facts, []
+
+
+def _f1(reading: Reading) -> tuple[float | None, int | None, dict[str, Any], list[str]]:
+    """F1 of the last evaluation."""
+    data = reading.data
+    return data.get("f1"), data.get("f1_line"), {k: data.get(k) for k in ("exact_match", "f1")}, []
+
+
+_METRICS = {"busbw": _busbw, "gflops": _gflops, "step_time": _step_time, "f1": _f1}
+
+
+def probe_summary(reading: Reading) -> dict[str, Any]:
+    """Return what one node's probe showed: verdict for each tool, signals, and the numbers that are compared later."""
+    return {
+        "tools": dict(reading.data.get("tools", {})),
+        "complete": reading.complete,
+        "problems": reading.problems[:20],
+        "signals": [s.to_dict() for s in reading.signals[:SIGNAL_LIMIT]],
+    }
+
+
+def missing_probe(tools: list[str], why: str) -> dict[str, Any]:
+    """Return the summary of a node whose probe left no file: everything unknown."""
+    return {"tools": {t: "unknown" for t in tools}, "complete": False, "problems": [why], "signals": []}
+
+
+def probe_tools(commands: Mapping[str, str], hcas: list[str]) -> list[str]:
+    """Return the names of the tools that a probe reads on a node, as in the summary's `tools`."""
+    return [f"{t}:{h}" if h else t for t, line in commands.items() for h in (hcas if "{hca}" in line else [""])]

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal of a run: append-only, one JSON record a line, each durable before the run goes on.
+
+A record counts when its whole line, newline included, is on disk. A torn last line (the writer was killed) is as if it
+had never been written, and is cut off before the next append. Damage anywhere else makes the attempt unusable: a new
+attempt is begun, and the damaged one stays for people to look at.
+
+Records, by `type`: `header` (what is run), `job` (who runs it), `start`/`end` (an iteration), `probe` (a look at the
+nodes), `stop` (why no further iteration), `final` (the run is over).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class DamagedJournal(Exception):
+    """A line that is not the last one cannot be read."""
+
+
+def parse(content: bytes) -> tuple[list[dict[str, Any]], int]:
+    """Return the records of a journal and the length in bytes of the part that holds them.
+
+    Pure. Raises DamagedJournal if a line before the last is not a record.
+    """
+    records: list[dict[str, Any]] = []
+    good = 0
+    while (end := content.find(b"\n", good)) >= 0:
+        line = content[good:end]
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict) or "type" not in record:
+            if content.find(b"\n", end + 1) < 0 and not content[end + 1 :]:
+                return records, good  # the last line: torn by a crash that left the newline of a later write
+            raise DamagedJournal(f"line {len(records) + 1} is not a record")
+        records.append(record)
+        good = end + 1
+    return records, good
+
+
+class Journal:
+    """An open journal. `records` are those on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        content = path.read_bytes() if path.exists() else b""
+        self.records, good = parse(content)
+        if good < len(content):
+            os.truncate(path, good)
+        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add a record; it is durable when this returns."""
+        line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        view = memoryview(line)
+        while view:
+            view = view[os.write(self._handle, view) :]
+        os.fsync(self._handle)
+        self.records.append(record)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a journal without touching it; no file gives none. Raises DamagedJournal."""
+    return parse(path.read_bytes())[0] if path.exists() else []
+
+
+def completed(records: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the (start, end) pairs of the iterations that were complete, in order, none twice."""
+    starts = {r["seq"]: r for r in records if r["type"] == "start"}
+    seen: set[int] = set()
+    pairs = []
+    for record in records:
+        if record["type"] == "end" and record["seq"] in starts and record["seq"] not in seen:
+            seen.add(record["seq"])
+            pairs.append((starts[record["seq"]], record))
+    return pairs
+
+
+def interrupted(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the start records of the iterations that never ended: their output is evidence, but no iteration."""
+    ended = {r["seq"] for r in records if r["type"] == "end"}
+    return [r for r in records if r["type"] == "start" and r["seq"] not in ended]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading all nodes of a run at once: one launch, one task a node, one file a node."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from burnin import parsers
+from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools
+from burnin.runs.spec import RunSpec
+from burnin.storage import write_text
+
+
+class Probe:
+    """One look at the nodes, started at once and collected when it has ended."""
+
+    def __init__(self, spec: RunSpec, attempt: Path, name: str, environment: Mapping[str, str]) -> None:
+        self.spec, self.name = spec, name
+        self.folder = attempt / f"probe-{name}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        script = attempt / "probe.sh"
+        write_text(script, spec.probe_script())
+        self._tools = probe_tools(spec.config.document["probes"]["commands"], spec.config.hcas)
+        self._limit = float(spec.config.document["probes"]["timeout_seconds"]) * (len(self._tools) + 1)
+        self.trouble = ""
+        try:
+            with (self.folder / "launch.log").open("ab") as log:
+                self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+                    spec.probe_command(script.resolve(), self.folder.resolve()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._process, self.trouble = None, f"the probe could not be started: {error}"
+
+    def ended(self) -> bool:
+        """Tell whether the launch is over."""
+        return self._process is None or self._process.poll() is not None
+
+    def collect(self, wait: bool = True) -> dict[str, Any]:
+        """Return node -> summary; a node without a whole file is unknown in everything."""
+        if self._process is not None and wait:
+            try:
+                self._process.wait(timeout=self._limit)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+                self.trouble = f"the probe did not end within {self._limit:.0f} s"
+        return {node: self._read(node) for node in self.spec.nodes}
+
+    def _read(self, node: str) -> dict[str, Any]:
+        """Return one node's summary."""
+        path = self.folder / f"{node}.txt"
+        if not path.exists():
+            part = self.folder / f".{node}.part"
+            if part.exists():
+                path = part  # the probe was cut: what it has is still evidence, and is never a pass
+            else:
+                return missing_probe(self._tools, self.trouble or "the node left no probe file")
+        summary = probe_summary(parsers.read_file("probe", path))
+        for tool in self._tools:
+            summary["tools"].setdefault(tool, "unknown")
+        summary["file"] = str(path.relative_to(self.spec.run_dir))
+        return summary

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an attempt's journal and raw files to result.json: the same code for a run that ended and for one that died."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from burnin import parsers, storage
+from burnin.runs import attempts, journal
+from burnin.runs.evaluate import iteration_summary
+from burnin.runs.spec import RunSpec
+
+
+def empty(spec: RunSpec, state: str, reason: str, casualty: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the result of a run that has no attempt: it was skipped, or its job died before it could begin."""
+    return {
+        "campaign": spec.campaign,
+        "step": spec.step,
+        "heat": spec.heat,
+        "workload": spec.workload,
+        "group": spec.group,
+        "phase": spec.ref.phase,
+        "nodes": spec.nodes,
+        "state": state,
+        "reason": reason,
+        "casualty": dict(casualty) if casualty else None,
+        "window": spec.window,
+        "attempt": None,
+        "iterations": [],
+        "interrupted": [],
+        "signals": [],
+        "probes": {},
+        "facts": {},
+        "started": None,
+        "ended": None,
+        "hours": 0.0,
+        "jobs": [],
+        "earlier_attempts": len(attempts.numbers(spec)),
+        "spec": storage.digest(spec.identity()),
+    }
+
+
+def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the result of an attempt from its journal; `casualty` if its job died."""
+    found = attempts.records(spec, number) or []
+    folder = attempts.folder(spec, number)
+    stop = next((r for r in found if r["type"] == "stop"), None)
+    state = "casualty" if casualty else "stopped" if stop else "complete"
+    reason = str(casualty["text"]) if casualty else stop["reason"] if stop else "the window is full"
+    result = empty(spec, state, reason, casualty)
+    result["attempt"], result["earlier_attempts"] = number, len(attempts.numbers(spec)) - 1
+    pairs = journal.completed(found)
+    for start, end in pairs:
+        result["iterations"].append(_iteration(spec, folder, start, end))
+        result["signals"] += _signals(end["summary"]["signals"], f"{folder.name}/{start['output']}")
+    for start in journal.interrupted(found):
+        summary = read_output(spec, folder / start["output"])
+        end = {"time": start["time"], "exit": None, "ended": "interrupted", "summary": summary}
+        result["interrupted"].append(_iteration(spec, folder, start, end))
+        result["signals"] += _signals(summary["signals"], f"{folder.name}/{start['output']}")
+    for record in (r for r in found if r["type"] == "probe"):
+        for node, summary in record["nodes"].items():
+            result["probes"].setdefault(record["when"], {})[node] = {
+                "tools": summary["tools"],
+                "problems": summary["problems"],
+                "file": summary.get("file"),
+                "time": record["time"],
+            }
+            for item in _signals(summary["signals"], summary.get("file") or ""):
+                result["signals"].append({**item, "node": node, "when": record["when"]})
+    times = [r["time"] for r in found if "time" in r]
+    result["started"], result["ended"] = (min(times), max(times)) if times else (None, None)
+    result["hours"] = sum(max(0.0, e["time"] - s["time"]) for s, e in pairs) / 3600
+    result["jobs"] = [str(r["job_id"]) for r in found if r["type"] == "job" and r.get("job_id")]
+    result["facts"] = next((r["facts"] for r in reversed(found) if r["type"] in ("final", "cancelled")), {})
+    return result
+
+
+def read_output(spec: RunSpec, path: Path) -> dict[str, Any]:
+    """Return the summary of an iteration's raw output; a missing file is no output."""
+    definition = spec.definition
+    reading = parsers.read_file(definition["parser"], path)
+    return iteration_summary(definition["metric"], reading, len(spec.nodes), spec.gpus_per_node)
+
+
+def _iteration(spec: RunSpec, folder: Path, start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one iteration in the form of result.schema.json."""
+    summary = end["summary"]
+    return {
+        "iteration": start["iteration"],
+        "command": start["command"],
+        "start": start["time"],
+        "end": end["time"],
+        "exit": end["exit"],
+        "output": f"{folder.name}/{start['output']}",
+        "ended": end["ended"],
+        **{k: summary[k] for k in ("verdict", "complete", "value", "value_line", "unit", "problems", "facts")},
+    }
+
+
+def _signals(signals: list[dict[str, Any]], file: str) -> list[dict[str, Any]]:
+    """Return signals with the file they stand in, relative to the run directory."""
+    return [{**s, "file": file} for s in signals]
+
+
+def publish(spec: RunSpec, result: Mapping[str, Any]) -> None:
+    """Write the result beside the attempt's files first, then where Snakemake looks for it."""
+    if result["attempt"] is not None:
+        storage.write_json(attempts.folder(spec, result["attempt"]) / "result.json", result, "result")
+    storage.write_json(spec.ref.result, result, "result")

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Snakefile and its rules ask: input functions, targets, the projection. Rules only call this.
+
+A checkpoint hides everything behind it from `-n`, `--dag` and `--rulegraph`. When nothing is executed, the walk along
+the ladder therefore goes on behind the last gate on the assumption that everybody passes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from burnin import config as configuration
+from burnin import lock
+from burnin.campaign import Campaign
+from burnin.ladder import Heat
+
+#: The command line of the library, run by the Python that runs Snakemake; quoted for a shell.
+BURNIN = f"{shlex.quote(sys.executable)} -m burnin"
+
+
+class Workflow:
+    """A campaign as seen from the Snakefile."""
+
+    def __init__(self, config: Mapping[str, Any], workflow: Any, root: str) -> None:
+        self.workflow = workflow
+        self.config = configuration.load(config, Path(root).resolve())
+        self.campaign = Campaign(self.config)
+        self.dir = str(self.campaign.dir)
+        self.steps = [s.name for s in self.config.ladder.steps()]
+        self.checkpoints: Any = None
+        self._projection: tuple[list[tuple[Heat, bool]], dict[tuple[str, int], int]] | None = None
+        self.invocation = os.environ.setdefault("BURNIN_INVOCATION", secrets.token_hex(8))
+        # commands of local rules find the tools where the campaign's config says
+        os.environ.update(self.config.environment(os.environ))
+
+    # ------------------------------------------------------------------------------------------------------- modes
+
+    def projecting(self) -> bool:
+        """Tell whether nothing is executed (-n, --dag, --rulegraph, --summary ...)."""
+        return self.workflow.executor_plugin is None or bool(self.workflow.dryrun)
+
+    def prepare(self) -> None:
+        """Before anything is executed: one living head at a time, the campaign's files, forced reruns on record."""
+        self.campaign.begin()
+        self.campaign.note_reruns(self._forced_runs())
+
+    def become_head(self) -> None:
+        """Refuse to start beside a living head; remove the lock of a dead one.
+
+        Called while the jobs are worked out: before that it is not known whether anything will be executed, and
+        right after it Snakemake looks at its own lock. A job's own Snakemake (DRMAA) is no head.
+        """
+        if self.workflow.is_main_process and not self.projecting():
+            lock.take(Path(self.dir), Path(".snakemake", "locks"))
+
+    def _forced_runs(self) -> list[Path]:
+        """Return the results of the runs that --forcerun names, as files or through their rule."""
+        settings = self.workflow.dag_settings
+        names = set(settings.forcerun)
+        found = []
+        for heat, _ in self.campaign.projection():
+            for group in heat.groups:
+                for workload in group.workloads:
+                    path = self.campaign.result_path(heat.step, heat.heat, workload, group.name)
+                    rule = "resume_second" if heat.step == "resume" else "burn_in"
+                    if (str(path) in names or rule in names or settings.forceall) and path.exists():
+                        found.append(path)
+        return found
+
+    # --------------------------------------------------------------------------------------------------- the walk
+
+    def _table(self) -> tuple[list[tuple[Heat, bool]], dict[tuple[str, int], int]]:
+        """Return the projected heats and where each stands; computed once, since nothing changes in a dry run."""
+        if self._projection is None:
+            heats = self.campaign.projection()
+            self._projection = heats, {(h.step, h.heat): i for i, (h, _) in enumerate(heats)}
+        return self._projection
+
+    def _fresh(self, gate: Path) -> bool:
+        """Tell whether a gate on disk is newer than all it was decided from (as Snakemake will see it)."""
+        if self.workflow.dag_settings.forcerun or self.workflow.dag_settings.forceall:
+            return False  # what is forced may change any decision: ask the checkpoint
+        decided = gate.stat().st_mtime_ns
+        plan = gate.with_name("plan.json")
+        sources = [Path(p) for p in self.criteria_files()]
+        if plan.exists():
+            document = self.campaign.load(plan, "plan")
+            sources += [
+                gate.parent / w / g / "result.json" for g, e in document["groups"].items() for w in e["workloads"]
+            ]
+        return all(s.exists() and s.stat().st_mtime_ns <= decided for s in sources)
+
+    def gates(self, until: str | None = None) -> list[str]:
+        """Return the gates of the ladder up to the end of a step (None: of all steps).
+
+        While executing, this asks the checkpoint of the first gate that is missing, so Snakemake makes that one first
+        and asks again.
+        """
+        self.become_head()
+        last = self.steps.index(until) if until else len(self.steps) - 1
+        wanted = set(self.steps[: last + 1])
+        if self.projecting():
+            return [str(self.campaign.gate_path(h.step, h.heat)) for h, _ in self._table()[0] if h.step in wanted]
+        paths = []
+        for heat, gate in self.campaign.walk(usable=self._usable):
+            if heat.step not in wanted:
+                break
+            if gate is None:
+                self.checkpoints.gate.get(step=heat.step, heat=str(heat.heat))
+                # the checkpoint did not object: its gate is made, but this walk has not seen it yet
+                self.campaign.load(self.campaign.gate_path(heat.step, heat.heat), "gate")
+                return self.gates(until)
+            paths.append(str(self.campaign.gate_path(heat.step, heat.heat)))
+        return paths
+
+    def _usable(self, gate: Path) -> bool:
+        """Tell whether the walk may go on behind a gate; asks the checkpoint if it looks stale."""
+        if self._fresh(gate):
+            return True
+        step, heat = gate.parts[-3], gate.parts[-2].removeprefix("heat")
+        self.checkpoints.gate.get(step=step, heat=heat)
+        return True
+
+    def gate_before(self, wildcards: Any) -> list[str]:
+        """Return the gate that a plan follows: none for the first heat."""
+        key = (wildcards.step, int(wildcards.heat))
+        if self.projecting():
+            heats, index = self._table()
+            at = index.get(key)
+            return [str(self.campaign.gate_path(heats[at - 1][0].step, heats[at - 1][0].heat))] if at else []
+        before: list[str] = []
+        for heat, gate in self.campaign.walk():
+            if (heat.step, heat.heat) == key:
+                return before
+            if gate is not None:
+                before = [str(self.campaign.gate_path(heat.step, heat.heat))]
+        return before
+
+    def _heat(self, step: str, heat: int) -> Heat:
+        """Return a heat that was planned, or is projected."""
+        path = self.campaign.plan_path(step, heat)
+        if not self.projecting():
+            self.checkpoints.plan.get(step=step, heat=str(heat))
+        if path.exists():
+            return self.campaign.planned(Heat(step, heat, ()))
+        heats, index = self._table()
+        return heats[index[step, heat]][0]
+
+    def results_of_heat(self, wildcards: Any) -> list[str]:
+        """Return the results that a gate waits for."""
+        heat = self._heat(wildcards.step, int(wildcards.heat))
+        return [
+            str(self.campaign.result_path(heat.step, heat.heat, workload, group.name))
+            for group in heat.groups
+            for workload in group.workloads
+        ]
+
+    def results_before(self, wildcards: Any) -> list[str]:
+        """Return the results that a run waits for: those of the workload before it, on its own nodes.
+
+        Both halves start together, so each waits for both.
+        """
+        self.become_head()
+        step, heat_number = wildcards.step, int(wildcards.heat)
+        path = self.campaign.plan_path(step, heat_number)
+        if path.exists():
+            groups = {g: tuple(e["workloads"]) for g, e in self.campaign.load(path, "plan")["groups"].items()}
+        else:
+            groups = self._groups_of_projection(step, heat_number)
+        mine = groups.get(wildcards.group, ())
+        if wildcards.workload not in mine or mine.index(wildcards.workload) == 0:
+            return []
+        before = mine[mine.index(wildcards.workload) - 1]
+        names = [g for g, w in groups.items() if before in w] if step == "halves" else [wildcards.group]
+        return [str(self.campaign.result_path(step, heat_number, before, g)) for g in names]
+
+    def _groups_of_projection(self, step: str, heat: int) -> dict[str, tuple[str, ...]]:
+        """Return group -> workloads of a projected heat, computed once a heat."""
+        cache: dict[tuple[str, int], dict[str, tuple[str, ...]]] = self.__dict__.setdefault("_groups_cache", {})
+        if (step, heat) not in cache:
+            heats, index = self._table()
+            at = index.get((step, heat))
+            cache[step, heat] = {g.name: g.workloads for g in heats[at][0].groups} if at is not None else {}
+        return cache[step, heat]
+
+    def criteria_files(self) -> list[str]:
+        """Return the files whose change judges everything again."""
+        given = self.workflow.globals["config"].get("criteria")
+        return [str(self.config.root / given)] if isinstance(given, str) else []
+
+
+def step_targets(flow: Workflow, steps: Sequence[str]) -> dict[str, Callable[[Any], list[str]]]:
+    """Return an input function for each step's target rule."""
+
+    def target(step: str) -> Callable[[Any], list[str]]:
+        return lambda wildcards: flow.gates(step)
+
+    return {step: target(step) for step in steps}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and writing the campaign's files: validated by schema, written to a temporary name and renamed (C2)."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from burnin.errors import EvidenceError
+
+SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
+
+
+@functools.cache
+def validator(schema: str) -> Any:
+    """Return the compiled validator of `workflow/schemas/<schema>.schema.json`."""
+    import jsonschema
+
+    document = json.loads((SCHEMAS / f"{schema}.schema.json").read_text(encoding="utf-8"))
+    return jsonschema.Draft202012Validator(document)
+
+
+def check(document: Any, schema: str, where: object) -> None:
+    """Raise EvidenceError if `document` does not follow the schema; the message names the place inside it."""
+    error = next(iter(validator(schema).iter_errors(document)), None)
+    if error is not None:
+        place = "/".join(str(p) for p in error.absolute_path) or "(top)"
+        raise EvidenceError(
+            f"{where} does not follow schema {schema}: at {place}: {error.message[:300]}",
+            "the file was cut or edited; move it away and run snakemake again",
+        )
+
+
+def read_json(path: Path, schema: str) -> Any:
+    """Return the validated content. Raises FileNotFoundError, or EvidenceError if it is damaged."""
+    text = path.read_bytes()
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise EvidenceError(
+            f"{path} is not valid JSON ({error})", "the file was cut or edited; move it away and run snakemake again"
+        ) from None
+    check(document, schema, path)
+    return document
+
+
+def write_json(path: Path, document: Any, schema: str) -> None:
+    """Validate, write beside the target, sync, rename: a reader sees the old file or the whole new one."""
+    check(document, schema, path)
+    write_text(path, json.dumps(document, indent=1, sort_keys=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file so that a kill at any moment leaves the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a new file in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def keep_version(path: Path, text: str) -> None:
+    """Keep a copy of a decision beside it (`history/<name>.<n>.json`) unless the newest copy is the same.
+
+    Snakemake deletes a rule's output before it runs the rule again; what was decided before must not be lost.
+    """
+    folder = path.parent / "history"
+    folder.mkdir(parents=True, exist_ok=True)
+    versions = sorted(folder.glob(f"{path.stem}.*.json"))
+    if versions and versions[-1].read_text(encoding="utf-8") == text:
+        return
+    write_text(folder / f"{path.stem}.{len(versions):04d}.json", text)
+
+
+def digest(document: Any) -> str:
+    """Return the SHA-256 of a document's canonical JSON form (first 16 hex digits)."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]

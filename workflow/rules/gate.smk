@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# The decision on every node of a heat; drains who failed; brings summary.json up to date.
+#   takes  the result.json of every run of the heat, the plan, the criteria
+#   makes  <campaign>/<step>/heat<k>/gate.json
+checkpoint gate:
+    input:
+        plan=ancient(f"{CAMPAIGN}/{{step}}/heat{{heat}}/plan.json"),
+        results=flow.results_of_heat,
+        criteria=flow.criteria_files(),
+    output:
+        gate=f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.json",
+    message:
+        "gate {wildcards.step}, heat {wildcards.heat}"
+    shell:
+        "{BURNIN} judge-heat {output.gate:q}"

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# Who runs with whom in the next heat.
+#   takes  <campaign>/<step before>/heat<k>/gate.json (none for the first heat)
+#   makes  <campaign>/<step>/heat<k>/plan.json
+checkpoint plan:
+    input:
+        gate=flow.gate_before,
+    output:
+        plan=f"{CAMPAIGN}/{{step}}/heat{{heat}}/plan.json",
+    message:
+        "plan {wildcards.step}, heat {wildcards.heat}"
+    shell:
+        "{BURNIN} plan-heat {output.plan:q}"
