@@ -5,6 +5,8 @@ A record counts when its whole line, newline included, is on disk. A torn last l
 had never been written, and is cut off before the next append. Damage anywhere else makes the attempt unusable: a new
 attempt is begun, and the damaged one stays for people to look at.
 
+Each line ends in a checksum of what stands before it, so that a record which the disk changed is damage and not evidence.
+
 Records, by `type`: `header` (what is run), `job` (who runs it), `start`/`end` (an iteration), `probe` (a look at the
 nodes), `stop` (why no further iteration), `final` (the run is over).
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +32,36 @@ def parse(content: bytes) -> tuple[list[dict[str, Any]], int]:
     records: list[dict[str, Any]] = []
     good = 0
     while (end := content.find(b"\n", good)) >= 0:
-        line = content[good:end]
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict) or "type" not in record:
+        record = _record(content[good:end])
+        if record is None:
             if content.find(b"\n", end + 1) < 0 and not content[end + 1 :]:
                 return records, good  # the last line: torn by a crash that left the newline of a later write
             raise DamagedJournal(f"line {len(records) + 1} is not a record")
         records.append(record)
         good = end + 1
     return records, good
+
+
+#: `,"crc":"xxxxxxxx"}` closes every line.
+_TAIL = 18
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    """Return the line of a record, without newline."""
+    body = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()[:-1]
+    return body + b',"crc":"%08x"}' % zlib.crc32(body)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """Return the record of a line, or None if it is not whole."""
+    body, tail = line[:-_TAIL], line[-_TAIL:]
+    if tail != b',"crc":"%08x"}' % zlib.crc32(body):
+        return None
+    try:
+        record = json.loads(body + b"}")
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "type" in record else None
 
 
 class Journal:
@@ -56,8 +77,7 @@ class Journal:
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a record; it is durable when this returns."""
-        line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        view = memoryview(line)
+        view = memoryview(_line(record) + b"\n")
         while view:
             view = view[os.write(self._handle, view) :]
         os.fsync(self._handle)
