@@ -284,7 +284,7 @@ def test_one_bad_value_at_the_end_is_no_drop_yet_two_are() -> None:
 def test_a_slow_drift_is_left_to_the_trend() -> None:
     values = [373 * (1 - 0.12 * i / 99) for i in range(100)]
     check = sudden_drop(hours(100), values, **UP)  # type: ignore[arg-type]
-    assert check.outcome == "pass" and "no lasting drop" in check.sentence
+    assert check.outcome == "pass"
     assert trend(hours(100), values, **UP).outcome == "fail"  # type: ignore[arg-type]
 
 

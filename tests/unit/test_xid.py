@@ -416,6 +416,50 @@ def test_signals_without_a_host_need_a_node() -> None:
     assert found.time is None
 
 
+@pytest.mark.parametrize(
+    ("detail", "known", "time"),
+    [
+        ({"time": 100.0, "clock": "boot"}, {}, None),
+        ({"time": 100.0, "clock": "boot"}, {"boot_time": START}, START + 100),
+        ({"time": START, "clock": "utc"}, {}, START),
+        ({"time": START, "clock": "local"}, {}, None),
+        ({"time": START + 3600, "clock": "local"}, {"utc_offset_s": 3600.0}, START),
+        ({"time": START, "clock": "no-year"}, {"utc_offset_s": 0.0}, None),
+        ({"time": START, "clock": "local", "uptime": 5.0}, {"boot_time": START}, START + 5),
+        ({}, {"boot_time": START}, None),
+    ],
+)
+def test_the_clock_of_a_stamp_decides_what_it_means(
+    detail: dict[str, object], known: dict[str, float], time: float | None
+) -> None:
+    (found,) = events_from_signals([Signal("xid", 1, "x", host="n", value=79, detail=detail)], **known)  # type: ignore[arg-type]
+    assert found.time == time
+
+
+def test_an_old_line_is_not_new_because_the_clock_was_corrected() -> None:
+    text = "[Tue Nov 10 13:47:0{} 2026] NVRM: Xid (PCI:0000:c3:00): 79, pid=1, GPU has fallen off the bus."
+    old, again = event(79, None, text=text.format(5), source="before"), event(79, None, text=text.format(6))
+    assert judge(again, before=[old]) == []
+    # nor are two probes of it during the run two events
+    (verdict,) = judge(again, event(79, None, text=text.format(7), source="later"), before=[])
+    assert verdict.count == 1
+
+
+def test_seconds_since_boot_tell_equal_messages_apart() -> None:
+    text = "[ {}.500000] NVRM: Xid (PCI:0000:c3:00): 63, Row Remapper: New row marked for remapping."
+    old = event(63, None, text=text.format(100), source="before")
+    # the ring buffer lost the old line and has a new one that reads the same
+    (verdict,) = judge(event(63, None, text=text.format(900)), before=[old])
+    assert verdict.count == 1
+    both = [event(63, None, text=text.format(900), source="a"), event(63, None, text=text.format(950), source="b")]
+    assert judge(*both, before=[old])[0].count == 2
+
+
+def test_probes_that_only_show_what_is_new_do_not_hide_a_second_event() -> None:
+    (verdict,) = judge(event(63, 10.0, source="probe-1"), event(63, 2000.0, source="probe-2"))
+    assert verdict.count == 2
+
+
 def test_plain_mappings_are_events_too() -> None:
     (verdict,) = judge_xids([{"node": "n", "gpu": 0, "code": 79, "time": START, "other": 1}], XIDS, START, END)
     assert verdict.part == "gpu0"
@@ -456,6 +500,16 @@ def test_one_more_event_never_makes_a_gpu_look_better(events: list[XidEvent], mo
     before, after = judge(*events), judge(*events, more)
     for gpu in range(3):
         assert worst(after, gpu) >= worst(before, gpu)
+
+
+def test_a_flood_in_many_probes_costs_no_more_than_its_lines() -> None:
+    import time
+
+    flood = [event(45, i / 100, line=i, source=f"p{probe}") for probe in range(5) for i in range(10_000)]
+    begin = time.process_time()
+    (verdict,) = judge(*flood)
+    assert verdict.count == 10_000
+    assert time.process_time() - begin < 5
 
 
 @given(st.lists(EVENTS, max_size=8))

@@ -14,7 +14,7 @@ another that is worse (a consequence is only excused by a cause that itself coun
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -36,6 +36,9 @@ _CHAIN_LEADER = (48, 172, 171, 140, 95, 94, 64, 63)
 
 #: Most evidence lines kept in one verdict; `count` stays exact.
 KEEP_LINES = 20
+
+#: How far the stamps of one line may lie apart in two probes (s): `dmesg -T` moves with clock corrections.
+STAMP_DRIFT_S = 2.0
 
 TABLE = Path(__file__).resolve().parents[2] / "config" / "xid.yaml"
 
@@ -201,13 +204,14 @@ def events_from_signals(
     source: str | None = None,
     gpus: Mapping[str, Mapping[str, Any]] | None = None,
     boot_time: float | None = None,
+    utc_offset_s: float | None = None,
 ) -> list[XidEvent]:
     """Return the events of a reading's `xid` signals, in file order.
 
     `node` is used where a line names no host. `gpus` maps a PCI address (dddd:bb:dd) to {"index", "serial"} as
-    nvidia-smi printed them. Time comes from `detail["time"]` (seconds since the epoch) or from `detail["uptime"]`
-    (seconds since boot) with `boot_time` (seconds since the epoch); otherwise it is unknown. A signal whose host is
-    neither named nor given is an error of the caller (ValueError), not something to guess.
+    nvidia-smi printed them. `boot_time` (seconds since the epoch) and `utc_offset_s` (the node's zone, seconds east of
+    UTC) turn stamps into times; a stamp that they do not reach gives no time rather than a wrong one. A signal whose
+    host is neither named nor given is an error of the caller (ValueError), not something to guess.
     """
     out: list[XidEvent] = []
     for signal in signals:
@@ -217,9 +221,6 @@ def events_from_signals(
         if host is None:
             raise ValueError(f"line {signal.line} names no host and no node was given")
         known = (gpus or {}).get(signal.bdf or "", {})
-        time = signal.detail.get("time")
-        if time is None and boot_time is not None and signal.detail.get("uptime") is not None:
-            time = boot_time + float(signal.detail["uptime"])
         out.append(
             XidEvent(
                 node=host,
@@ -228,13 +229,28 @@ def events_from_signals(
                 gpu=signal.gpu if signal.gpu is not None else known.get("index"),
                 bdf=signal.bdf,
                 serial=known.get("serial") or signal.detail.get("serial"),
-                time=float(time) if time is not None else None,
+                time=_epoch_time(signal.detail, boot_time, utc_offset_s),
                 line=signal.line,
                 run=run,
                 source=source,
             )
         )
     return out
+
+
+def _epoch_time(detail: Mapping[str, Any], boot_time: float | None, utc_offset_s: float | None) -> float | None:
+    """Return the time of a kernel line (seconds since the epoch) from what its parser says of the stamp, or None."""
+    time, uptime = detail.get("time"), detail.get("uptime")
+    clock = detail.get("clock", "utc")
+    if clock == "boot":
+        uptime = time
+    if uptime is not None and boot_time is not None:
+        return boot_time + float(uptime)
+    if time is not None and clock == "utc":
+        return float(time)
+    if time is not None and clock == "local" and utc_offset_s is not None:
+        return float(time) - utc_offset_s
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +303,8 @@ _RECOVERY = re.compile(r"changed from\s+0x([0-9a-f]+)\s*\(([^)]*)\)\s+to\s+0x([0
 _RECOVERY_NOW = re.compile(
     r"recovery action[^:(]*[:(]\s*(?:0x([0-9a-f]+))?\s*\(?([A-Za-z][A-Za-z0-9 ]*)", re.IGNORECASE
 )
+_NVRM = re.compile(r"NVRM:|Xid")
+_UPTIME = re.compile(r"\[\s*(\d{1,10}\.\d{4,6})\]")
 _GPC_TPC = re.compile(r"GPC\s*(\d+),?\s*(?:TPC\s*(\d+))?", re.IGNORECASE)
 
 
@@ -355,8 +373,26 @@ class _Identity:
         return self.index.get((event.node, event.bdf))
 
 
-def _fingerprint(event: XidEvent, gpu: str) -> tuple[object, ...]:
-    return (gpu, event.code, event.time, event.text)
+def _message(event: XidEvent) -> tuple[int, str]:
+    """Return what two lines of one event have in common: the code and the text without stamps before the message."""
+    start = _NVRM.search(event.text)
+    return event.code, event.text[start.start() :] if start else event.text
+
+
+def _uptime(event: XidEvent) -> float | None:
+    match = _UPTIME.search(event.text)
+    return float(match[1]) if match else None
+
+
+def _same_moment(a: XidEvent, b: XidEvent) -> bool:
+    """Say whether two equal messages may be one line seen twice; what is not known does not tell them apart.
+
+    Seconds since boot never change. `dmesg -T` computes its stamps anew each time, so they move when the clock is set.
+    """
+    one, two = _uptime(a), _uptime(b)
+    if one is not None and two is not None:
+        return abs(one - two) < 1e-3
+    return a.time is None or b.time is None or abs(a.time - b.time) <= STAMP_DRIFT_S
 
 
 def _distinct(events: Sequence[XidEvent], identity: _Identity) -> list[XidEvent]:
@@ -364,15 +400,18 @@ def _distinct(events: Sequence[XidEvent], identity: _Identity) -> list[XidEvent]
 
     A probe prints the whole ring buffer, so one line comes back in each; equal lines *within* one file are two events.
     """
-    seen: dict[tuple[object, ...], Counter[str | None]] = defaultdict(Counter)
-    taken: Counter[tuple[object, ...]] = Counter()
+    kept: dict[tuple[object, ...], list[XidEvent]] = defaultdict(list)
+    place: Counter[tuple[object, ...]] = Counter()  # how far each file has come in the kept events of a message
     out = []
     for event in events:
-        key = _fingerprint(event, identity.of(event))
-        seen[key][event.source] += 1
-        if seen[key][event.source] > taken[key]:
-            taken[key] += 1
+        key = (identity.of(event), _message(event))
+        known, here = kept[key], (*key, event.source)
+        match = next((i for i in range(place[here], len(known)) if _same_moment(known[i], event)), None)
+        if match is None:
+            known.append(event)
             out.append(event)
+            match = len(known) - 1
+        place[here] = match + 1
     return out
 
 
@@ -387,16 +426,19 @@ def _new_in_run(
     A time decides where there is one; otherwise the difference to what the probe before the run had listed.
     """
     start, end = window
-    left = Counter(_fingerprint(e, identity.of(e)) for e in _distinct(listed_before or [], identity))
+    old: dict[tuple[object, ...], deque[XidEvent]] = defaultdict(deque)
+    for event in _distinct(listed_before or [], identity):
+        old[identity.of(event), _message(event)].append(event)
     out: list[tuple[XidEvent, bool]] = []
     for event in events:
         if event.time is not None and (start is not None or end is not None):
             if (start is None or event.time >= start) and (end is None or event.time <= end):
                 out.append((event, True))
             continue
-        key = _fingerprint(event, identity.of(event))
-        if left[key] > 0:
-            left[key] -= 1
+        listed = old[identity.of(event), _message(event)]
+        match = next((other for other in listed if _same_moment(other, event)), None)
+        if match is not None:
+            listed.remove(match)
             continue
         out.append((event, listed_before is not None))
     return out
@@ -503,41 +545,41 @@ def _near(earlier: XidEvent, later: XidEvent, seconds: float) -> bool:
 def _judge_gpu(pairs: Sequence[tuple[XidEvent, bool]], table: XidTable) -> list[_Item]:
     """Return the items of one GPU in order of their first line: chains joined, consequences marked, repeats merged."""
     items: list[_Item] = []
+    chain: _Item | None = None  # the last memory error
+    causes: dict[tuple[int, str], _Item] = {}  # the latest of each kind, so that a flood costs no more than its lines
     for event, certain in pairs:
         item = _item(event, certain, table)
         if caused := _CAUSED.search(event.text):
             item.excused, item.caused_by = True, int(caused[1])
             item.why = [f"the driver says that Xid {caused[1]} caused it"]
-        elif event.code in MEMORY_CHAIN and (chain := _open_chain(items, event, table)) is not None:
+        elif event.code in MEMORY_CHAIN and chain is not None and _near(chain.last, event, table.rules.chain_s):
             chain.lines.append((event, certain))
             chain.severity = _worse(chain.severity, item.severity)
             # The next step of the gravest code: a failed remap asks for more than the error that led to it.
             leader = table.entry(64 if 64 in chain.codes else chain.code)
             chain.entry, chain.next_action = table.entry(chain.code), table.next_action(leader)
             continue
-        elif item.entry.sympathetic and (cause := _cause(items, item, table)) is not None:
+        elif item.entry.sympathetic and (cause := _cause(causes, item, table)) is not None:
             item.excused, item.caused_by = True, cause.code
             item.why = [f"a consequence of Xid {cause.code}, which came first on this GPU"]
         if item.excused:
             item.severity = "info"
             item.next_action = f"act on Xid {item.caused_by}"
+        else:
+            if event.code in MEMORY_CHAIN:
+                chain = item
+            if not item.entry.recovery:
+                kind = (event.code, item.severity)
+                causes.pop(kind, None)  # back to the end: the latest comes last
+                causes[kind] = item
         items.append(item)
     return _merged_items(items)
 
 
-def _open_chain(items: Sequence[_Item], event: XidEvent, table: XidTable) -> _Item | None:
-    for item in reversed(items):
-        if item.first.code in MEMORY_CHAIN and not item.excused:
-            return item if _near(item.last, event, table.rules.chain_s) else None
-    return None
-
-
-def _cause(items: Sequence[_Item], item: _Item, table: XidTable) -> _Item | None:
+def _cause(causes: dict[tuple[int, str], _Item], item: _Item, table: XidTable) -> _Item | None:
     """Return what a sympathetic code follows: an event at least as grave as itself would be alone."""
-    for other in reversed(items):
-        if other.excused or other.entry.recovery or other.first.code == item.first.code:
-            continue
-        if ORDER[other.severity] < ORDER[item.severity]:
+    for other in reversed(causes.values()):
+        if other.first.code == item.first.code or ORDER[other.severity] < ORDER[item.severity]:
             continue
         # Cleanup (45) can trail its cause by minutes and is harmless; a memory error must be close to be excused.
         if item.severity == "info" or _near(other.last, item.first, table.rules.sympathetic_s):
