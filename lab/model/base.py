@@ -22,10 +22,9 @@ class _ScannerContext:
     parse_float = float
     parse_int = int
     parse_constant = float
-    memo: dict[str, str] = {}
 
 
-_scan = make_scanner(_ScannerContext())
+_scan = make_scanner(_ScannerContext())  # type: ignore[arg-type]  # any object with these attributes does
 
 
 def loads(text: str) -> object:
@@ -226,7 +225,7 @@ def fold_hosts(names: list[str]) -> str:
     out = sorted(plain)
     for (head, width), numbers in sorted(groups.items()):
         numbers.sort()
-        spans = []
+        spans: list[list[int]] = []
         for n in numbers:
             if spans and n == spans[-1][1] + 1:
                 spans[-1][1] = n

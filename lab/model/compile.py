@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from model.base import LabError, expand_hosts
 from model.kinds import KINDS, STEPS_TEXT, WORKLOADS, part_class, parts_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from typing import Any
 
 TOP_KEYS = ("nodes", "gpus_per_node", "faults", "seed", "description")
 FAULT_KEYS = (
@@ -126,7 +129,9 @@ def _fault(raw: Any, number: int, nodes: set[str], nodes_text: str, gpus: int) -
     chance = raw.get("intermittent")
     if chance is not None and (isinstance(chance, bool) or not isinstance(chance, (int, float)) or not 0 < chance <= 1):
         raise LabError(f"{what}: intermittent {chance!r}: give a chance above 0 and up to 1")
-    restricted = any(raw.get(k) is not None for k in ("step", "workload", "from_iteration", "min_nodes", "intermittent"))
+    restricted = any(
+        raw.get(k) is not None for k in ("step", "workload", "from_iteration", "min_nodes", "intermittent")
+    )
     return {
         "id": f"{kind_name}:{node or ''}:{part}:{number}",
         "kind": kind_name,

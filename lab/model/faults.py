@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from model.base import LabError, around, expand_hosts, noise
 from model.store import CLUSTER, Lab, sticks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from typing import Any
 
 #: Kinds whose failing process must itself fail on a real Slurm (rank 0 cannot do it for another node).
 OWN_PROCESS = ("gpu_off_bus", "hbm_ecc_uncorrectable", "node_crash", "oom_one_node", "driver_mismatch", "missing_gpu")
@@ -23,7 +26,15 @@ ONLY = {
 }
 
 #: Kinds that leave a fresh trace each time they show; the others are recorded once.
-COUNTING = ("link_degrading", "link_flap", "transceiver_hot", "nvlink_error", "hbm_ecc_uncorrectable", "hang", "node_crash")
+COUNTING = (
+    "link_degrading",
+    "link_flap",
+    "transceiver_hot",
+    "nvlink_error",
+    "hbm_ecc_uncorrectable",
+    "hang",
+    "node_crash",
+)
 
 FABRIC = ("link_degrading", "link_flap", "transceiver_hot", "rail_slow", "fabric_slow", "nccl_on_sockets")
 
@@ -107,7 +118,7 @@ class Run:
 
     def age(self, fault: dict[str, Any]) -> int:
         """Iterations since the fault began, for what gets worse with time."""
-        return min(self.iteration - fault["from_iteration"], 6)
+        return min(self.iteration - int(fault["from_iteration"]), 6)
 
     def fabric_factor(self, key: object) -> float:
         """What is left of the bandwidth between nodes (1.0 = all)."""

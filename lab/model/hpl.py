@@ -35,7 +35,7 @@ def read_dat(text: str) -> dict[str, list[float]]:
 
 def near_square(ranks: int) -> tuple[int, int]:
     """P x Q = ranks, as square as it goes, P <= Q."""
-    p = int(math.isqrt(ranks))
+    p = math.isqrt(ranks)
     while ranks % p:
         p -= 1
     return p, ranks // p
@@ -103,7 +103,8 @@ class Hpl:
             "PFACT    :    Left\nNBMIN    :       2\nNDIV     :       2\nRFACT    :    Left\n"
             "BCAST    :  2ringM\nDEPTH    :       1\nSWAP     : Spread-roll (long)\n"
             "L1       : no-transposed form\nU        : transposed form\nEQUIL    : no\nALIGN    : 8 double precision words\n\n"
-            + "-" * 80
+            + "-"
+            * 80
             + "\n\n- The matrix A is randomly generated for each test.\n"
             "- The following scaled residual check will be computed:\n"
             "      ||Ax-b||_oo / ( eps * ( || x ||_oo * || A ||_oo + || b ||_oo ) * N )\n"
@@ -143,14 +144,19 @@ class Hpl:
         fault = run.find("missing_gpu", "gpu_off_bus")
         if fault and (fault["kind"] == "missing_gpu" or run.lab.has_shown(fault)):
             rank = run.nodes.index(fault["node"]) * run.gpus + run.gpus - 1
-            self.cuda(rank, "invalid device ordinal" if fault["kind"] == "missing_gpu" else "no CUDA-capable device is detected")
+            self.cuda(
+                rank,
+                "invalid device ordinal" if fault["kind"] == "missing_gpu" else "no CUDA-capable device is detected",
+            )
             return exit_ranks(run, [rank], 1)
         fault = run.find("oom_one_node")
         if fault:
             run.happened(fault)
             rank = run.rank(fault)
             self.cuda(rank, "out of memory")
-            self.error("HPL_pdtest", f"[{rank % self.p},{rank // self.p}] Memory allocation failed for A, x and b. Skip.")
+            self.error(
+                "HPL_pdtest", f"[{rank % self.p},{rank // self.p}] Memory allocation failed for A, x and b. Skip."
+            )
             self.footer(1, 0, 0, 1)
             return exit_ranks(run, [rank], 1)
         return self.solve()
@@ -207,9 +213,7 @@ class Hpl:
             f"HPL_pdgesv() start time {time.ctime(start - seconds)}\n\nHPL_pdgesv() end time   {time.ctime(start)}\n\n{thin}\n"
         )
         if self.threshold > 0:
-            text += (
-                f"||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)={residual:22.8e} ...... {'PASSED' if passed else 'FAILED'}\n"
-            )
+            text += f"||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)={residual:22.8e} ...... {'PASSED' if passed else 'FAILED'}\n"
             if not passed:
                 text += (
                     f"||Ax-b||_oo  . . . . . . . . . . . . . . . . . = {residual * 1e-7:18.6e}\n"
@@ -237,7 +241,11 @@ class Hpl:
         if fault:
             run.happened(fault)
             rank = run.rank(fault)
-            word = "unspecified launch failure" if fault["kind"] == "gpu_off_bus" else "uncorrectable ECC error encountered"
+            word = (
+                "unspecified launch failure"
+                if fault["kind"] == "gpu_off_bus"
+                else "uncorrectable ECC error encountered"
+            )
             self.cuda(rank, word)
             bdf = f"0000:{gpu_bus(gpu_of(fault, run.lab)).upper()}:00.0"
             out(f"[{host_of(run, rank)}:{pid_of(run, rank)}] rank {rank}: GPU {bdf} is not usable, aborting")

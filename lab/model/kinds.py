@@ -48,8 +48,12 @@ KINDS: dict[str, Kind] = {
     "silent_data_corruption": Kind(("gpu",), "replaced the GPU module", reboot=True),
     "fan_failed": Kind(("fan",), "replaced the fan module", static=True),
     "psu_failed": Kind(("psu",), "replaced the power supply", static=True),
-    "inlet_hot": Kind(("node", "inlet"), "fitted the missing blanking panels, inlet air is cold again", "node", static=True),
-    "node_crash": Kind(("node",), "replaced the system board and powered the node on", "node", sticks=True, reboot=True),
+    "inlet_hot": Kind(
+        ("node", "inlet"), "fitted the missing blanking panels, inlet air is cold again", "node", static=True
+    ),
+    "node_crash": Kind(
+        ("node",), "replaced the system board and powered the node on", "node", sticks=True, reboot=True
+    ),
     "hang": Kind(("node", "gpu"), "replaced the faulty module and rebooted the node", "node", reboot=True),
     "nan_loss": Kind(("node", "gpu", "config"), "corrected what made the loss NaN", "node", node="maybe"),
     "straggler": Kind(("node", "gpu"), "replaced the slow GPU module", "node", reboot=True),

@@ -4,6 +4,6 @@
 import sys
 
 sys.path.insert(0, __file__.rpartition("/")[0].rpartition("/")[0])
-from model.cli import main  # noqa: E402
+from model.cli import main
 
 main(sys.argv[1], sys.argv[2:])

@@ -105,7 +105,8 @@ class Test:
 
     def sizes(self) -> list[int]:
         """The sizes of one sweep, bytes."""
-        sizes, size = [], self.low
+        sizes: list[int] = []
+        size = self.low
         while size <= self.high and len(sizes) < 4096:
             sizes.append(size)
             if self.factor > 1:
@@ -200,24 +201,30 @@ class Test:
             run.happened(fault)
             rank = run.rank(fault)
             host = fault["node"]
-            out(f"{host}: Test CUDA failure common.cu:964 'CUDA driver version is insufficient for CUDA runtime version'\n"
-                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:843")
+            out(
+                f"{host}: Test CUDA failure common.cu:964 'CUDA driver version is insufficient for CUDA runtime version'\n"
+                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:843"
+            )
             return exit_ranks(run, [rank], 2)
         fault = run.find("missing_gpu") or (run.find("gpu_off_bus") if self._gone_before() else None)
         if fault:
             rank = run.nodes.index(fault["node"]) * run.gpus + run.gpus - 1
             word = "invalid device ordinal" if fault["kind"] == "missing_gpu" else "no CUDA-capable device is detected"
             host = fault["node"]
-            out(f"{host}: Test CUDA failure common.cu:964 '{word}'\n"
-                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:843")
+            out(
+                f"{host}: Test CUDA failure common.cu:964 '{word}'\n"
+                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:843"
+            )
             return exit_ranks(run, [rank], 2)
         fault = run.find("oom_one_node")
         if fault:
             run.happened(fault)
             rank, host = run.rank(fault), fault["node"]
             self.header()
-            out(f"{host}: Test CUDA failure common.cu:421 'out of memory'\n"
-                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:1021")
+            out(
+                f"{host}: Test CUDA failure common.cu:421 'out of memory'\n"
+                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:1021"
+            )
             return exit_ranks(run, [rank], 2)
         return None
 
@@ -248,13 +255,17 @@ class Test:
             }[fault["kind"]]
             out("")
             out(f"\n{host}:{pid_of(run, rank)}:{pid_of(run, rank) + 171} [{gpu}] NCCL WARN Cuda failure '{word}'")
-            out(f"{host}: Test CUDA failure common.cu:303 '{word}'\n"
-                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:401")
+            out(
+                f"{host}: Test CUDA failure common.cu:303 '{word}'\n"
+                f" .. {host} pid {pid_of(run, rank)}: Test failure common.cu:401"
+            )
             for other in range(len(run.nodes) * run.gpus):
                 if other != rank:
                     name = host_of(run, other)
-                    out(f"{name}: Test NCCL failure common.cu:303 'remote process exited or there was a network error / '\n"
-                        f" .. {name} pid {pid_of(run, other)}: Test failure common.cu:401")
+                    out(
+                        f"{name}: Test NCCL failure common.cu:303 'remote process exited or there was a network error / '\n"
+                        f" .. {name} pid {pid_of(run, other)}: Test failure common.cu:401"
+                    )
             return exit_ranks(run, [rank], 2)
         return None
 
@@ -345,8 +356,10 @@ def port_warnings(run: Run) -> None:
         pid = pid_of(run, rank)
         for word in ("port error", "port active"):
             when = time.strftime("%Y-%m-%d %H:%M:%S")
-            out(f"\n[{when}] {fault['node']}:{pid}:{pid + 179} [{gpu}] transport/net_ib.cc:199 NCCL WARN NET/IB : "
-                f"{hca}:1 Got async event: {word}")
+            out(
+                f"\n[{when}] {fault['node']}:{pid}:{pid + 179} [{gpu}] transport/net_ib.cc:199 NCCL WARN NET/IB : "
+                f"{hca}:1 Got async event: {word}"
+            )
 
 
 def main(lab: Lab, program: str, argv: list[str]) -> int:

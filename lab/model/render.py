@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from model.base import between, hexes, pick
 from model.kinds import KINDS
 from model.store import Lab
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from typing import Any
 
 DRIVER, OLD_DRIVER, CUDA = "550.54.15", "535.161.08", "12.4"
 KERNEL = "5.15.0-1042-nvidia"
@@ -208,12 +211,18 @@ def kernel_lines(node: Node) -> list[tuple[float, str, str]]:
         say(17.6 + hca * 0.33, f"{device} Link ACTIVE")
     say(22.5, "nvidia: loading out-of-tree module taints kernel.", "warn")
     say(22.6, "nvidia-nvlink: Nvlink Core is being initialized, major device number 234")
-    say(24.0, f"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {node.driver()}  Tue Mar  5 22:23:56 UTC 2024", "notice")
+    say(
+        24.0, f"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {node.driver()}  Tue Mar  5 22:23:56 UTC 2024", "notice"
+    )
     say(25.3, f"nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  {node.driver()}")
     for i in range(4):
         say(26.0 + i * 0.4, f"nvidia-nvswitch{i}: open (major=510)")
-    say(41.7, "mlx5_core 0000:18:00.0: mlx5_cmd_out_err:838:(pid 2871): ACCESS_REG(0x805) op_mod(0x1) failed, "
-        "status bad parameter(0x3), syndrome (0x15c356), err(-22)", "err")
+    say(
+        41.7,
+        "mlx5_core 0000:18:00.0: mlx5_cmd_out_err:838:(pid 2871): ACCESS_REG(0x805) op_mod(0x1) failed, "
+        "status bad parameter(0x3), syndrome (0x15c356), err(-22)",
+        "err",
+    )
     say(58.2, "systemd-journald[1412]: Time spent on flushing to /var/log/journal is 31.022ms for 2204 entries.")
     for t, fault, index in node.log:
         kind, part = fault["kind"], fault["part"]
@@ -224,8 +233,14 @@ def kernel_lines(node: Node) -> list[tuple[float, str, str]]:
             lines.append((t + 0.004, "info", f"{device} Link ACTIVE"))
         elif kind == "transceiver_hot" and index % 3 == 0:
             bus = _HCA_BUSES[int(part[5:])]
-            lines.append((t, "warn", f"mlx5_core 0000:{bus}:00.0: mlx5_port_module_event:1131:(pid 0): "
-                          "Port module event[error]: module 0, Cable error, High Temperature"))
+            lines.append(
+                (
+                    t,
+                    "warn",
+                    f"mlx5_core 0000:{bus}:00.0: mlx5_port_module_event:1131:(pid 0): "
+                    "Port module event[error]: module 0, Cable error, High Temperature",
+                )
+            )
         elif kind == "hang" and part == "node":
             pid = pick(40000, 60000, "pid", *node.noise(fault["id"], index))
             for text in (
@@ -469,12 +484,16 @@ def lost_text(gpu: int) -> str:
 def smi_header(node: Node) -> str:
     """The head of `nvidia-smi -q` below the time stamp."""
     present = node.gpus - len(node.missing())
-    return _tree(
-        [
-            (0, "Driver Version", node.driver()),
-            (0, "CUDA Version", "12.2" if node.driver() == OLD_DRIVER else CUDA),
-        ]
-    ) + "\n\n" + _tree([(0, "Attached GPUs", present)])
+    return (
+        _tree(
+            [
+                (0, "Driver Version", node.driver()),
+                (0, "CUDA Version", "12.2" if node.driver() == OLD_DRIVER else CUDA),
+            ]
+        )
+        + "\n\n"
+        + _tree([(0, "Attached GPUs", present)])
+    )
 
 
 def smi_query(node: Node, sections: tuple[str, ...] = ()) -> str:
@@ -506,25 +525,67 @@ def health_incidents(node: Node) -> list[tuple[int, str, str, str]]:
         kind, part, n = fault["kind"], fault["part"], len(events)
         gpu = int(part[3:]) if part.startswith("gpu") else 0
         if kind == "gpu_off_bus":
-            found.append((gpu, "PCIe system", "Failure", f"GPU {gpu} has fallen off the bus. Check dmesg log for XID errors "
-                          "and verify that the GPU is seated; reset or reboot to recover it."))
+            found.append(
+                (
+                    gpu,
+                    "PCIe system",
+                    "Failure",
+                    f"GPU {gpu} has fallen off the bus. Check dmesg log for XID errors "
+                    "and verify that the GPU is seated; reset or reboot to recover it.",
+                )
+            )
         elif kind == "hbm_ecc_uncorrectable":
-            found.append((gpu, "Memory system", "Failure", f"Detected {n} volatile double-bit ECC error(s) in GPU {gpu}. "
-                          "Drain the GPU and reset it or reboot the node."))
+            found.append(
+                (
+                    gpu,
+                    "Memory system",
+                    "Failure",
+                    f"Detected {n} volatile double-bit ECC error(s) in GPU {gpu}. "
+                    "Drain the GPU and reset it or reboot the node.",
+                )
+            )
         elif kind == "row_remap_failed":
-            found.append((gpu, "Memory system", "Failure", f"GPU {gpu} had uncorrectable memory errors and row remapping "
-                          "failed. Run a field diagnostic on the GPU."))
+            found.append(
+                (
+                    gpu,
+                    "Memory system",
+                    "Failure",
+                    f"GPU {gpu} had uncorrectable memory errors and row remapping "
+                    "failed. Run a field diagnostic on the GPU.",
+                )
+            )
         elif kind == "nvlink_error":
-            found.append((gpu, "NVLINK system", "Failure", f"Detected {n} NvLink errors on GPU {gpu}'s NVLink (should be 0) "
-                          "Run a field diagnostic on the GPU."))
+            found.append(
+                (
+                    gpu,
+                    "NVLINK system",
+                    "Failure",
+                    f"Detected {n} NvLink errors on GPU {gpu}'s NVLink (should be 0) "
+                    "Run a field diagnostic on the GPU.",
+                )
+            )
         elif kind == "gpu_slow":
-            found.append((gpu, "Power system", "Warning", f"Detected clocks event due to power violation in GPU {gpu}. "
-                          "Verify that the hardware power supplies and the power cabling are okay."))
+            found.append(
+                (
+                    gpu,
+                    "Power system",
+                    "Warning",
+                    f"Detected clocks event due to power violation in GPU {gpu}. "
+                    "Verify that the hardware power supplies and the power cabling are okay.",
+                )
+            )
         elif kind in ("fan_failed", "inlet_hot"):
             for hot in sorted(node.hot()) if kind == "fan_failed" else range(node.gpus):
-                found.append((hot, "Thermal system", "Warning", "Detected clocks event due to thermal violation in GPU "
-                              f"{hot}. Verify that the cooling on this machine is functional, including external, thermal "
-                              "material interface, fans, and any other components."))
+                found.append(
+                    (
+                        hot,
+                        "Thermal system",
+                        "Warning",
+                        "Detected clocks event due to thermal violation in GPU "
+                        f"{hot}. Verify that the cooling on this machine is functional, including external, thermal "
+                        "material interface, fans, and any other components.",
+                    )
+                )
     present = set(range(node.gpus)) - node.missing()
     return sorted(f for f in set(found) if f[0] in present)
 
@@ -558,7 +619,7 @@ def dcgmi_health(node: Node) -> str:
     if incidents:
         overall = "Failure" if any(i[2] == "Failure" for i in incidents) else "Warning"
     text = bar + f"| {'Health Monitor Report':<85s}|\n" + bar.replace("-", "=") + row(0, "Overall Health", overall)
-    last = (None, None)
+    last: tuple[int | None, str] = (None, "")
     for gpu, system, level, message in incidents:
         if last[0] is None:
             text += row(0, "GPU", "")
@@ -585,8 +646,9 @@ State                              : Active
 Physical state                     : LinkUp
 Speed                              : {"IB-HDR" if slow else "IB-NDR"}
 Width                              : 4x
-FEC                                : {"Standard_RS-FEC - (544,514)" if slow else
-                                      "Interleaved_Standard_RS_FEC_PLR - (544,514)"}
+FEC                                : {
+        "Standard_RS-FEC - (544,514)" if slow else "Interleaved_Standard_RS_FEC_PLR - (544,514)"
+    }
 Loopback Mode                      : No Loopback
 Auto Negotiation                   : ON
 
@@ -723,7 +785,9 @@ def sensors(node: Node) -> list[tuple[str, int, str, str, str]]:
             rows.append((f"TEMP_GPU{gpu}", 0x18 + gpu, "ns", f"11.{gpu + 1}", "No Reading"))
         else:
             temp = node.temperature(gpu)
-            rows.append((f"TEMP_GPU{gpu}", 0x18 + gpu, "nc" if temp > 86 else "ok", f"11.{gpu + 1}", f"{temp} degrees C"))
+            rows.append(
+                (f"TEMP_GPU{gpu}", 0x18 + gpu, "nc" if temp > 86 else "ok", f"11.{gpu + 1}", f"{temp} degrees C")
+            )
     dead = {int(p[3:]) for p in node.part_of("fan_failed")}
     faster = 3500 if dead or inlet > 38 else 0
     for fan in range(1, FANS + 1):
@@ -751,7 +815,9 @@ def sensors(node: Node) -> list[tuple[str, int, str, str, str]]:
             )
         )
         watts = pick(1580, 1660, "psu", *node.noise(psu)) * PSUS // max(1, PSUS - len(bad)) // 10 * 10
-        rows.append((f"PSU{psu}_PIN", 0x70 + psu, "cr" if failed else "ok", f"10.{psu}", f"{0 if failed else watts} Watts"))
+        rows.append(
+            (f"PSU{psu}_PIN", 0x70 + psu, "cr" if failed else "ok", f"10.{psu}", f"{0 if failed else watts} Watts")
+        )
     rows.append(("PWR_SYSTEM", 0x80, "ok", "19.1", f"{pick(9480, 9960, 'sys', *node.noise()) // 10 * 10} Watts"))
     return rows
 

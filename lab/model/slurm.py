@@ -1,14 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: SIM105  (contextlib takes longer to import than most of this)
 """The lab's Slurm: node states, jobs, and the commands around them except srun."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
-from model.base import LabError, append_line, dumps, err, expand_hosts, fold_hosts, loads, out, read_records, read_text, stamp, write_atomic
+from model.base import (
+    LabError,
+    append_line,
+    dumps,
+    err,
+    expand_hosts,
+    fold_hosts,
+    loads,
+    out,
+    read_records,
+    read_text,
+    stamp,
+    write_atomic,
+)
 from model.store import Lab
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from typing import Any
 
 PARTITION = "batch"
 
@@ -29,7 +46,9 @@ def user_name() -> str:
 
 def node_down(lab: Lab, node: str, reason: str) -> None:
     """slurmctld's view of a node that stopped answering."""
-    append_line(_events_path(lab), {"node": node, "do": "down", "reason": reason, "user": "slurm", "t": round(time.time(), 3)})
+    append_line(
+        _events_path(lab), {"node": node, "do": "down", "reason": reason, "user": "slurm", "t": round(time.time(), 3)}
+    )
 
 
 class State:
@@ -48,7 +67,9 @@ class State:
 
     def full(self) -> str:
         """As scontrol writes it."""
-        flags = [w for w, on in (("DRAIN", self.drain), ("NOT_RESPONDING", self.silent), ("INVALID_REG", self.wrong)) if on]
+        flags = [
+            w for w, on in (("DRAIN", self.drain), ("NOT_RESPONDING", self.silent), ("INVALID_REG", self.wrong)) if on
+        ]
         return "+".join([self.base(), *flags])
 
     def long(self) -> str:
@@ -142,7 +163,9 @@ def register(lab: Lab, job: dict[str, Any]) -> None:
 
 def finish(lab: Lab, job: dict[str, Any], state: str, code: str) -> None:
     """Write a job down as ended."""
-    append_line(os.path.join(lab.folder, "slurm", "ended"), {**job, "state": state, "code": code, "end": round(time.time(), 3)})
+    append_line(
+        os.path.join(lab.folder, "slurm", "ended"), {**job, "state": state, "code": code, "end": round(time.time(), 3)}
+    )
     try:
         os.unlink(_running(lab, job["id"]))
     except FileNotFoundError:
@@ -230,7 +253,7 @@ def _update(lab: Lab, words: list[str]) -> int:
         fields[key.lower()] = value
     names_text = fields.pop("nodename", None)
     if names_text is None:
-        err("No valid entity in update command\nInput line must include \"NodeName\"")
+        err('No valid entity in update command\nInput line must include "NodeName"')
         return 1
     try:
         names = lab.nodes if names_text.upper() == "ALL" else expand_hosts(names_text)
@@ -296,14 +319,18 @@ def scontrol(lab: Lab, argv: list[str]) -> int:
         out(fold_hosts(expand_hosts(",".join(words[2:]))))
         return 0
     if what[0] == "show" and what[1] in ("partition", "partitions"):
-        out(f"PartitionName={PARTITION}\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n   Default=YES MaxTime=UNLIMITED "
+        out(
+            f"PartitionName={PARTITION}\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n   Default=YES MaxTime=UNLIMITED "
             f"MinNodes=0\n   Nodes={fold_hosts(lab.nodes)}\n   State=UP TotalCPUs={224 * len(lab.nodes)} "
-            f"TotalNodes={len(lab.nodes)} SelectTypeParameters=NONE\n")
+            f"TotalNodes={len(lab.nodes)} SelectTypeParameters=NONE\n"
+        )
         return 0
     if what[0] == "show" and what[1] == "config":
-        out(f"Configuration data as of {stamp()}\nClusterName             = lab\nMessageTimeout          = 10 sec\n"
+        out(
+            f"Configuration data as of {stamp()}\nClusterName             = lab\nMessageTimeout          = 10 sec\n"
             "MpiDefault              = pmix\nReturnToService         = 1\nSelectType              = select/cons_tres\n"
-            "SlurmdTimeout           = 300 sec\nSLURM_VERSION           = 23.11.4\n")
+            "SlurmdTimeout           = 300 sec\nSLURM_VERSION           = 23.11.4\n"
+        )
         return 0
     if what[0] == "show" and what[1] in ("job", "jobs"):
         return _show_job(lab, words[2:], oneline)
@@ -416,8 +443,21 @@ def _ages(seconds: float) -> str:
 
 def sinfo(lab: Lab, argv: list[str]) -> int:
     """sinfo, with -h -N -R -n -p -t -o -l."""
-    long = {"noheader": "h", "Node": "N", "list-reasons": "R", "nodes": "n", "partition": "p", "states": "t", "format": "o",
-            "long": "l", "all": "a", "exact": "e", "version": "V", "responding": "r", "dead": "d"}
+    long = {
+        "noheader": "h",
+        "Node": "N",
+        "list-reasons": "R",
+        "nodes": "n",
+        "partition": "p",
+        "states": "t",
+        "format": "o",
+        "long": "l",
+        "all": "a",
+        "exact": "e",
+        "version": "V",
+        "responding": "r",
+        "dead": "d",
+    }
     opts, _rest = _options(argv, "npto", long, "hNRlaeVrd")
     if "V" in opts:
         out("slurm 23.11.4")
@@ -431,7 +471,13 @@ def sinfo(lab: Lab, argv: list[str]) -> int:
         names = [
             n
             for n in names
-            if wanted & {known[n].long().rstrip("*"), known[n].short().rstrip("*"), known[n].base().lower(), *(["drain"] if known[n].drain else [])}
+            if wanted
+            & {
+                known[n].long().rstrip("*"),
+                known[n].short().rstrip("*"),
+                known[n].base().lower(),
+                *(["drain"] if known[n].drain else []),
+            }
         ]
     if "R" in opts:
         names = [n for n in names if known[n].reason and (known[n].drain or known[n].down)]
@@ -440,17 +486,46 @@ def sinfo(lab: Lab, argv: list[str]) -> int:
         text = opts.get("o", "%.10N %.6D %.9P %6t")
     else:
         text = opts.get("o", "%9P %.5a %.10l %.6D %6t %N")
-    heads = {"N": "NODELIST", "n": "HOSTNAMES", "T": "STATE", "t": "STATE", "E": "REASON", "u": "USER", "H": "TIMESTAMP",
-             "P": "PARTITION", "R": "PARTITION", "D": "NODES", "a": "AVAIL", "l": "TIMELIMIT", "c": "CPUS", "m": "MEMORY",
-             "G": "GRES", "C": "CPUS(A/I/O/T)", "f": "AVAIL_FEATURES", "U": "USER"}
+    heads = {
+        "N": "NODELIST",
+        "n": "HOSTNAMES",
+        "T": "STATE",
+        "t": "STATE",
+        "E": "REASON",
+        "u": "USER",
+        "H": "TIMESTAMP",
+        "P": "PARTITION",
+        "R": "PARTITION",
+        "D": "NODES",
+        "a": "AVAIL",
+        "l": "TIMELIMIT",
+        "c": "CPUS",
+        "m": "MEMORY",
+        "G": "GRES",
+        "C": "CPUS(A/I/O/T)",
+        "f": "AVAIL_FEATURES",
+        "U": "USER",
+    }
 
     def values(node: str) -> dict[str, str]:
         s = known[node]
         return {
-            "n": node, "T": s.long(), "t": s.short(), "E": s.reason or "none", "u": s.user if s.reason else "Unknown",
-            "U": s.user if s.reason else "Unknown", "H": stamp(s.t) if s.reason else "Unknown", "P": PARTITION + "*",
-            "R": PARTITION, "a": "up", "l": "infinite", "c": "224", "m": "2000000", "G": f"gpu:h100:{lab.gpus}",
-            "C": "224/0/0/224" if s.job else "0/224/0/224", "f": "(null)",
+            "n": node,
+            "T": s.long(),
+            "t": s.short(),
+            "E": s.reason or "none",
+            "u": s.user if s.reason else "Unknown",
+            "U": s.user if s.reason else "Unknown",
+            "H": stamp(s.t) if s.reason else "Unknown",
+            "P": PARTITION + "*",
+            "R": PARTITION,
+            "a": "up",
+            "l": "infinite",
+            "c": "224",
+            "m": "2000000",
+            "G": f"gpu:h100:{lab.gpus}",
+            "C": "224/0/0/224" if s.job else "0/224/0/224",
+            "f": "(null)",
         }
 
     if "h" not in opts:
@@ -469,8 +544,23 @@ def sinfo(lab: Lab, argv: list[str]) -> int:
 
 def squeue(lab: Lab, argv: list[str]) -> int:
     """squeue, with -h -o -n -j -u -t -w --me."""
-    long = {"noheader": "h", "format": "o", "name": "n", "jobs": "j", "job": "j", "user": "u", "users": "u", "states": "t",
-            "nodelist": "w", "me": "m", "partition": "p", "all": "a", "account": "A", "version": "V", "long": "l"}
+    long = {
+        "noheader": "h",
+        "format": "o",
+        "name": "n",
+        "jobs": "j",
+        "job": "j",
+        "user": "u",
+        "users": "u",
+        "states": "t",
+        "nodelist": "w",
+        "me": "m",
+        "partition": "p",
+        "all": "a",
+        "account": "A",
+        "version": "V",
+        "long": "l",
+    }
     opts, _rest = _options(argv, "onjutwpA", long, "hmaVl")
     if "V" in opts:
         out("slurm 23.11.4")
@@ -491,38 +581,95 @@ def squeue(lab: Lab, argv: list[str]) -> int:
         users = opts.get("u", user_name()).split(",")
         found = [f for f in found if f[0]["user"] in users]
     if "t" in opts and opts["t"].lower() != "all":
-        found = [f for f in found if f[1] in {w.upper() for w in opts["t"].split(",")} | {"RUNNING" if w.upper() == "R" else "" for w in opts["t"].split(",")}]
+        found = [
+            f
+            for f in found
+            if f[1]
+            in {w.upper() for w in opts["t"].split(",")}
+            | {"RUNNING" if w.upper() == "R" else "" for w in opts["t"].split(",")}
+        ]
     if "w" in opts:
-        nodes = set(expand_hosts(opts["w"]))
-        found = [f for f in found if nodes & set(f[0]["nodes"])]
+        there = set(expand_hosts(opts["w"]))
+        found = [f for f in found if there & set(f[0]["nodes"])]
     text = opts.get("o", "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R")
-    heads = {"i": "JOBID", "A": "JOBID", "j": "NAME", "T": "STATE", "t": "ST", "N": "NODELIST", "k": "COMMENT", "u": "USER",
-             "M": "TIME", "D": "NODES", "R": "NODELIST(REASON)", "P": "PARTITION", "C": "CPUS", "S": "START_TIME",
-             "V": "SUBMIT_TIME", "r": "REASON", "l": "TIME_LIMIT", "B": "EXEC_HOST"}
+    heads = {
+        "i": "JOBID",
+        "A": "JOBID",
+        "j": "NAME",
+        "T": "STATE",
+        "t": "ST",
+        "N": "NODELIST",
+        "k": "COMMENT",
+        "u": "USER",
+        "M": "TIME",
+        "D": "NODES",
+        "R": "NODELIST(REASON)",
+        "P": "PARTITION",
+        "C": "CPUS",
+        "S": "START_TIME",
+        "V": "SUBMIT_TIME",
+        "r": "REASON",
+        "l": "TIME_LIMIT",
+        "B": "EXEC_HOST",
+    }
     short = {"RUNNING": "R", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F", "NODE_FAIL": "NF", "TIMEOUT": "TO"}
     if "h" not in opts:
         out(_format(text, heads).rstrip())
     for job, state in found:
         nodes = fold_hosts(job["nodes"])
-        out(_format(text, {
-            "i": str(job["id"]), "A": str(job["id"]), "j": job["name"], "T": state, "t": short.get(state, "?"), "N": nodes,
-            "k": job["comment"], "u": job["user"], "M": _ages(float(str(job.get("end", now))) - job["start"]),
-            "D": str(len(job["nodes"])), "R": nodes, "P": PARTITION, "C": str(224 * len(job["nodes"])),
-            "S": stamp(job["start"]), "V": stamp(job["start"]), "r": "None", "l": job.get("limit") or "UNLIMITED",
-            "B": job["nodes"][0],
-        }).rstrip())
+        out(
+            _format(
+                text,
+                {
+                    "i": str(job["id"]),
+                    "A": str(job["id"]),
+                    "j": job["name"],
+                    "T": state,
+                    "t": short.get(state, "?"),
+                    "N": nodes,
+                    "k": job["comment"],
+                    "u": job["user"],
+                    "M": _ages(float(str(job.get("end", now))) - job["start"]),
+                    "D": str(len(job["nodes"])),
+                    "R": nodes,
+                    "P": PARTITION,
+                    "C": str(224 * len(job["nodes"])),
+                    "S": stamp(job["start"]),
+                    "V": stamp(job["start"]),
+                    "r": "None",
+                    "l": job.get("limit") or "UNLIMITED",
+                    "B": job["nodes"][0],
+                },
+            ).rstrip()
+        )
     return 0
 
 
 def scancel(lab: Lab, argv: list[str]) -> int:
     """scancel ID..., --name NAME, -u USER, --me; ends sruns of this state folder only."""
-    long = {"name": "n", "jobname": "n", "user": "u", "me": "m", "signal": "s", "quiet": "Q", "verbose": "v", "full": "f",
-            "batch": "b", "state": "t", "nodelist": "w", "partition": "p", "account": "A", "ctld": "c", "wckey": "W", "hurry": "H"}
+    long = {
+        "name": "n",
+        "jobname": "n",
+        "user": "u",
+        "me": "m",
+        "signal": "s",
+        "quiet": "Q",
+        "verbose": "v",
+        "full": "f",
+        "batch": "b",
+        "state": "t",
+        "nodelist": "w",
+        "partition": "p",
+        "account": "A",
+        "ctld": "c",
+        "wckey": "W",
+        "hurry": "H",
+    }
     opts, rest = _options(argv, "nustwpAW", long, "mQvfbciH")
     if not rest and not {"n", "u", "m", "w"} & set(opts):
         err("scancel: error: No job identification provided")
         return 1
-    import _signal
+    import _signal  # type: ignore[import-not-found]  # the C module below `signal`, which costs an enum
 
     number = int(_signal.SIGTERM)
     name = opts.get("s", "").upper().removeprefix("SIG")
@@ -572,9 +719,27 @@ def scancel(lab: Lab, argv: list[str]) -> int:
 
 def sacct(lab: Lab, argv: list[str]) -> int:
     """sacct, with -j -X -n -P -p -o --name -s -S -u."""
-    long = {"jobs": "j", "job": "j", "allocations": "X", "noheader": "n", "parsable2": "P", "parsable": "p", "format": "o",
-            "name": "N", "state": "s", "starttime": "S", "endtime": "E", "user": "u", "allusers": "a", "duplicates": "D",
-            "nodelist": "w", "units": "U", "delimiter": "d", "version": "V", "truncate": "T"}
+    long = {
+        "jobs": "j",
+        "job": "j",
+        "allocations": "X",
+        "noheader": "n",
+        "parsable2": "P",
+        "parsable": "p",
+        "format": "o",
+        "name": "N",
+        "state": "s",
+        "starttime": "S",
+        "endtime": "E",
+        "user": "u",
+        "allusers": "a",
+        "duplicates": "D",
+        "nodelist": "w",
+        "units": "U",
+        "delimiter": "d",
+        "version": "V",
+        "truncate": "T",
+    }
     opts, _rest = _options(argv, "joNsSEuwUd", long, "XnPpaDVT")
     if "V" in opts:
         out("slurm 23.11.4")
@@ -586,15 +751,42 @@ def sacct(lab: Lab, argv: list[str]) -> int:
         everything = [j for j in everything if str(j["id"]) in wanted]
     if "N" in opts:
         everything = [j for j in everything if j["name"] in opts["N"].split(",")]
-    widths = {"jobname": 10, "state": 10, "jobid": 12, "exitcode": 8, "nodelist": 15, "start": 19, "end": 19, "submit": 19}
-    names = {"jobid": "JobID", "jobname": "JobName", "partition": "Partition", "account": "Account", "alloccpus": "AllocCPUS",
-             "state": "State", "exitcode": "ExitCode", "nodelist": "NodeList", "start": "Start", "end": "End", "elapsed": "Elapsed",
-             "comment": "Comment", "jobidraw": "JobIDRaw", "user": "User", "submit": "Submit", "nnodes": "NNodes",
-             "derivedexitcode": "DerivedExitCode", "reason": "Reason", "alloctres": "AllocTRES", "maxrss": "MaxRSS"}
+    widths = {
+        "jobname": 10,
+        "state": 10,
+        "jobid": 12,
+        "exitcode": 8,
+        "nodelist": 15,
+        "start": 19,
+        "end": 19,
+        "submit": 19,
+    }
+    names = {
+        "jobid": "JobID",
+        "jobname": "JobName",
+        "partition": "Partition",
+        "account": "Account",
+        "alloccpus": "AllocCPUS",
+        "state": "State",
+        "exitcode": "ExitCode",
+        "nodelist": "NodeList",
+        "start": "Start",
+        "end": "End",
+        "elapsed": "Elapsed",
+        "comment": "Comment",
+        "jobidraw": "JobIDRaw",
+        "user": "User",
+        "submit": "Submit",
+        "nnodes": "NNodes",
+        "derivedexitcode": "DerivedExitCode",
+        "reason": "Reason",
+        "alloctres": "AllocTRES",
+        "maxrss": "MaxRSS",
+    }
     plain = [f.split("%")[0].strip().lower() for f in fields]
     for field in plain:
         if field not in names:
-            err(f"sacct: error: Invalid field requested: \"{field}\"")
+            err(f'sacct: error: Invalid field requested: "{field}"')
             return 1
 
     def show(values: list[str]) -> None:
@@ -611,14 +803,30 @@ def sacct(lab: Lab, argv: list[str]) -> int:
     if "n" not in opts:
         show([names[f] for f in plain])
         if "P" not in opts and "p" not in opts:
-            out(" ".join("-" * abs(int(s.partition("%")[2] or widths.get(f, 10))) for f, s in zip(plain, fields, strict=True)) + " ")
+            out(
+                " ".join(
+                    "-" * abs(int(s.partition("%")[2] or widths.get(f, 10))) for f, s in zip(plain, fields, strict=True)
+                )
+                + " "
+            )
     for job in sorted(everything, key=lambda j: int(str(j["id"]))):
         over = "end" in job
         base = {
-            "partition": PARTITION, "account": "lab", "alloccpus": str(224 * len(job["nodes"])), "exitcode": str(job["code"]),
-            "nodelist": fold_hosts(job["nodes"]), "start": stamp(job["start"]), "submit": stamp(job["start"]),
-            "end": stamp(job["end"]) if over else "Unknown", "user": job["user"], "nnodes": str(len(job["nodes"])),
-            "comment": job["comment"], "derivedexitcode": "0:0", "reason": "None", "alloctres": "", "maxrss": "",
+            "partition": PARTITION,
+            "account": "lab",
+            "alloccpus": str(224 * len(job["nodes"])),
+            "exitcode": str(job["code"]),
+            "nodelist": fold_hosts(job["nodes"]),
+            "start": stamp(job["start"]),
+            "submit": stamp(job["start"]),
+            "end": stamp(job["end"]) if over else "Unknown",
+            "user": job["user"],
+            "nnodes": str(len(job["nodes"])),
+            "comment": job["comment"],
+            "derivedexitcode": "0:0",
+            "reason": "None",
+            "alloctres": "",
+            "maxrss": "",
         }
         s = int(float(str(job.get("end", time.time()))) - job["start"])
         base["elapsed"] = f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
@@ -628,7 +836,14 @@ def sacct(lab: Lab, argv: list[str]) -> int:
         number = str(job["id"])
         show([{**base, "jobid": number, "jobidraw": number, "jobname": job["name"], "state": state}[f] for f in plain])
         if "X" not in opts:
-            step = {**base, "jobid": f"{number}.0", "jobidraw": f"{number}.0", "jobname": job["program"],
-                    "state": state.split()[0], "user": "", "partition": ""}
+            step = {
+                **base,
+                "jobid": f"{number}.0",
+                "jobidraw": f"{number}.0",
+                "jobname": job["program"],
+                "state": state.split()[0],
+                "user": "",
+                "partition": "",
+            }
             show([step[f] for f in plain])
     return 0

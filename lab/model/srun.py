@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: SIM105  (contextlib takes longer to import than most of this)
 """The lab's srun: one process for a workload program (its rank 0), one process a task for everything else."""
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # the C module below `signal`, which costs an enum
 import os
 import sys
 import time
-from typing import Any
 
 from model.base import LabError, err, expand_hosts, fold_hosts, out, stamp, write_all
 from model.slurm import finish, next_id, register, start_ticks, states, user_name
 from model.store import LAB_FOLDER, Lab
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from typing import Any
 
 #: Programs whose rank 0 prints for all ranks.
 WORKLOADS = ("all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf", "hpl.sh", "nemo")
@@ -20,15 +24,29 @@ WORKLOADS = ("all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "allto
 AT_A_TIME = 4
 
 _SHORT_VALUED = "NnwxpAtJcoeiDGqCdmrBS"
+# fmt: off
 _LONG_VALUED = (
-    "nodes ntasks nodelist ntasks-per-node gpus-per-node gpus gpus-per-task mpi job-name time cpus-per-task cpu-bind mem "
-    "partition account output error input chdir exclude export gres jobid qos constraint distribution comment wait "
-    "container-image container-mounts container-workdir container-name container-env relative reservation gpu-bind "
-    "mem-per-cpu mem-per-gpu bcast open-mode task-prolog task-epilog prolog epilog threads-per-core signal deadline"
-).split()
+    "nodes", "ntasks", "nodelist", "ntasks-per-node", "gpus-per-node", "gpus", "gpus-per-task", "mpi",
+    "job-name", "time", "cpus-per-task", "cpu-bind", "mem", "partition", "account", "output", "error",
+    "input", "chdir", "exclude", "export", "gres", "jobid", "qos", "constraint", "distribution", "comment",
+    "wait", "container-image", "container-mounts", "container-workdir", "container-name", "container-env",
+    "relative", "reservation", "gpu-bind", "mem-per-cpu", "mem-per-gpu", "bcast", "open-mode", "task-prolog",
+    "task-epilog", "prolog", "epilog", "threads-per-core", "signal", "deadline",
+)
+# fmt: on
 _MEANING = {
-    "N": "nodes", "n": "ntasks", "w": "nodelist", "x": "exclude", "t": "time", "J": "job-name", "o": "output", "e": "error",
-    "D": "chdir", "l": "label", "k": "no-kill", "Q": "quiet",
+    "N": "nodes",
+    "n": "ntasks",
+    "w": "nodelist",
+    "x": "exclude",
+    "t": "time",
+    "J": "job-name",
+    "o": "output",
+    "e": "error",
+    "D": "chdir",
+    "l": "label",
+    "k": "no-kill",
+    "Q": "quiet",
 }
 
 
@@ -119,7 +137,9 @@ def choose_nodes(lab: Lab, options: dict[str, str]) -> list[str]:
             "is not available"
         )
     elif count is not None and count > len(named):
-        named += [n for n in pool if n in known and n not in named and n not in excluded and not known[n].down][: count - len(named)]
+        named += [n for n in pool if n in known and n not in named and n not in excluded and not known[n].down][
+            : count - len(named)
+        ]
     if not named or (count is not None and len(named) < count):
         raise LabError("srun: error: Unable to allocate resources: Requested node configuration is not available")
     down = [n for n in named if known[n].down]
@@ -128,9 +148,13 @@ def choose_nodes(lab: Lab, options: dict[str, str]) -> list[str]:
             err(f"srun: error: Node failure on {name}")
         named = [n for n in named if n not in down]
         if not named:
-            raise LabError("srun: error: Unable to allocate resources: Required node not available (down, drained or reserved)")
+            raise LabError(
+                "srun: error: Unable to allocate resources: Required node not available (down, drained or reserved)"
+            )
     elif down:
-        raise LabError("srun: error: Unable to allocate resources: Required node not available (down, drained or reserved)")
+        raise LabError(
+            "srun: error: Unable to allocate resources: Required node not available (down, drained or reserved)"
+        )
     order = {n: i for i, n in enumerate(lab.nodes)}
     return sorted(named, key=order.__getitem__)
 
@@ -148,7 +172,9 @@ class Step:
         self.per_node = per_node
         self.path = find_program(argv[0])
         name = os.path.basename(argv[0])
-        self.workload = name in WORKLOADS and os.path.realpath(self.path) == os.path.realpath(os.path.join(LAB_FOLDER, "bin", name))
+        self.workload = name in WORKLOADS and os.path.realpath(self.path) == os.path.realpath(
+            os.path.join(LAB_FOLDER, "bin", name)
+        )
         self.limit = minutes(options["time"]) if options.get("time") else 0.0
         self.children: dict[int, tuple[int, str]] = {}  # pid -> (task, node)
         self.cancel: str | None = None
@@ -158,7 +184,9 @@ class Step:
             "name": options.get("job-name") or env.get("SLURM_JOB_NAME") or name,
             "program": name,
             "comment": options.get("comment")
-            or "/".join(env[k] for k in ("BURNIN_CAMPAIGN", "BURNIN_STEP", "BURNIN_WORKLOAD", "BURNIN_GROUP") if env.get(k)),
+            or "/".join(
+                env[k] for k in ("BURNIN_CAMPAIGN", "BURNIN_STEP", "BURNIN_WORKLOAD", "BURNIN_GROUP") if env.get(k)
+            ),
             "pid": os.getpid(),
             "ticks": start_ticks(os.getpid()),
             "nodes": self.nodes,
@@ -210,7 +238,9 @@ class Step:
         if self.cancel is None:
             self.cancel = " DUE TO TIME LIMIT" if number == _signal.SIGALRM else ""
             err("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.")
-            err(f"slurmstepd: error: *** STEP {self.job['id']}.0 ON {self.nodes[0]} CANCELLED AT {stamp()}{self.cancel} ***")
+            err(
+                f"slurmstepd: error: *** STEP {self.job['id']}.0 ON {self.nodes[0]} CANCELLED AT {stamp()}{self.cancel} ***"
+            )
             wanted = _signal.SIGTERM
             if not self.workload:
                 _signal.setitimer(_signal.ITIMER_REAL, 2.0, 2.0)
@@ -351,7 +381,7 @@ class Step:
                 poll.unregister(fd)
                 os.close(fd)
                 del buffers[fd]
-                for pid, fds in running.items():
+                for fds in running.values():
                     if fd in fds:
                         fds.remove(fd)
                         break
@@ -381,7 +411,9 @@ def find_program(name: str) -> str:
             path = os.path.join(folder or ".", name)
             if os.access(path, os.X_OK) and not os.path.isdir(path):
                 return path
-    raise LabError(f"slurmstepd: error: execve(): {name}: No such file or directory\nsrun: error: task 0: Exited with exit code 2")
+    raise LabError(
+        f"slurmstepd: error: execve(): {name}: No such file or directory\nsrun: error: task 0: Exited with exit code 2"
+    )
 
 
 def main(lab: Lab, argv: list[str]) -> int:

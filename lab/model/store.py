@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: SIM105  (contextlib takes longer to import than most of this)
 """The state folder of the lab: the compiled scenario, and for each node the events that happened to it.
 
     <state>/scenario.json             compiled scenario, with the time the lab was powered on
@@ -17,10 +18,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
 
 from model.base import LabError, append_line, dumps, loads, noise, read_records, read_text, write_atomic
 from model.kinds import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from typing import Any
 
 LAB_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLUSTER = "cluster"
@@ -106,7 +110,7 @@ class Lab:
         if text is None:
             return None
         try:
-            data: Any = loads(text)
+            data: dict[str, Any] = loads(text)  # type: ignore[assignment]  # written by us
         except ValueError:
             return None
         if source is None:
@@ -190,11 +194,15 @@ class Lab:
 
     def repaired(self, fault: dict[str, Any]) -> bool:
         """Whether the technician was there."""
-        return any(e.get("e") == "repair" and fault["id"] in e.get("faults", ()) for e in self.events(self.owner(fault)))
+        return any(
+            e.get("e") == "repair" and fault["id"] in e.get("faults", ()) for e in self.events(self.owner(fault))
+        )
 
     def has_shown(self, fault: dict[str, Any]) -> bool:
         """Whether it was seen at least once, or was there from power-on."""
-        return fault["static"] or any(e.get("e") == "fault" and e.get("id") == fault["id"] for e in self.events(self.owner(fault)))
+        return fault["static"] or any(
+            e.get("e") == "fault" and e.get("id") == fault["id"] for e in self.events(self.owner(fault))
+        )
 
     def open_faults(self, node: str | None = None) -> list[dict[str, Any]]:
         """Faults not repaired yet (of one node)."""
@@ -267,7 +275,9 @@ class Lab:
             short = name.split(".")[0]
             if short in self.nodes:
                 return short
-            raise LabError(f"lab: {name} is no node of the simulated cluster (set SLURMD_NODENAME, or use srun or pdsh)")
+            raise LabError(
+                f"lab: {name} is no node of the simulated cluster (set SLURMD_NODENAME, or use srun or pdsh)"
+            )
         return name
 
 

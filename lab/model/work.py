@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from model.base import LabError, err, fold_hosts, fold_numbers, nap, out, pick, seconds_setting, stamp
 from model.faults import OWN_PROCESS, Run
 from model.store import Lab
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from typing import Any
 
 
 #: Set once the end of the step was told as srun tells it, so that srun does not say it again.
@@ -86,7 +89,10 @@ def exit_ranks(run: Run, first: list[int], code: int, everybody: bool = False) -
     for node in run.nodes:
         rest = [r for r in ranks_of(run, node) if r not in failed]
         if rest:
-            err(f"srun: error: {node}: {tasks(rest)}: " + (f"Exited with exit code {code}" if everybody else "Terminated"))
+            err(
+                f"srun: error: {node}: {tasks(rest)}: "
+                + (f"Exited with exit code {code}" if everybody else "Terminated")
+            )
     return code
 
 
