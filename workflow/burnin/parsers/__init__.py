@@ -69,9 +69,12 @@ def read_file(tool: str, path: str | os.PathLike[str], *, strict: bool = False, 
     at = 0
     trouble: list[str] = []
     try:
-        for number, line in source if pattern is None else source.candidates(pattern):
-            at = number
-            parser.feed(number, line)
+        if (scan := getattr(parser, "scan", None)) is not None:
+            scan(source)
+        else:
+            for number, line in source if pattern is None else source.candidates(pattern):
+                at = number
+                parser.feed(number, line)
         if source.last_unterminated is not None and hasattr(parser, "unterminated"):
             parser.unterminated(source.last_unterminated)
     except OSError as error:

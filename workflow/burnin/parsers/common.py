@@ -36,7 +36,8 @@ class LineParser(Protocol):
     """What every tool module's `Parser` offers.
 
     Optional attributes that `read_file` honours: `line_limit` (bytes, for one-line JSON documents), `candidates`
-    (a `Prefilter`: only such lines of a file are fed), `unterminated(number)` (called before `finish` when the last
+    (a compiled pattern: only such lines of a file are fed), `scan(source)` (the parser reads the `LineSource` itself, where
+    feeding line by line would be too slow), `unterminated(number)` (called before `finish` when the last
     line of the file has no newline, so that an end mark cut in its middle is not taken for an end).
     """
 

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A probe file: the output of several node tools of one node, each between two frame lines.
 
+    #@burnin node dgx05 time 1794318425 up 52311.00
     #@burnin begin mlxlink mlxlink -d mlx5_3 -c
     ...
     #@burnin end 0
-    #@burnin done
+    #@burnin finished
 
 `begin` names the tool as `burnin read` does and then the command; `end` has its exit status. Every section goes to its
 tool's own parser with the line numbers of this file. A section whose `end` is missing is cut, one whose exit status is
 not 0 is not whole: neither can pass, though a fault in it stays a fault. 124 and 137 are a time-out, 126 and 127 a tool
-that is not there: `unknown`, with a problem. `done` says that the probe ran to its end; without it only the option
+that is not there: `unknown`, with a problem. `finished` says that the probe ran to its end; without it only the option
 `expected` (tool names) can prove that no section is missing. A file of several nodes (pdsh prefixes) is read too.
 
-data: `tools`: {key: verdict}, with keys `nvidia-smi`, `mlxlink:mlx5_3`, `ipmi`, `ipmi:sel` (the device or listing comes
-from the command), a tool that was expected and not run is `unknown`; several hosts: `dgx05/nvidia-smi`. `sections`:
+data: `node`, `time` (seconds since 1970 by the node's clock), `up` (seconds since its boot), which together give the
+moment of a kernel stamp that counts from boot; `tools`: {key: verdict}, with keys `nvidia-smi`, `mlxlink:mlx5_3`,
+`ipmi`, `ipmi:sel` (the device or listing comes from the command), a tool that was expected and not run is `unknown`; several hosts: `dgx05/nvidia-smi`. `sections`:
 {key: {"tool", "argv", "status", "first_line", "last_line", "recognised", "complete", "verdict", "problems", "data"}}.
 Signals carry `detail["tool"]` = key.
 """
@@ -34,7 +36,8 @@ MOST_SECTIONS = 20_000
 
 _BEGIN = re.compile(r"#@burnin begin (\S+)(?: (.*))?$")
 _END = re.compile(r"#@burnin end (-?\d{1,6})\s*$")
-_DONE = re.compile(r"#@burnin done\b")
+_DONE = re.compile(r"#@burnin (?:finished|done)\s*$")
+_NODE = re.compile(r"#@burnin node (\S+)(?: time (\d{1,12}))?(?: up (\d{1,12}(?:\.\d+)?))?\s*$")
 _DEVICE = re.compile(r"(?:^|\s)-d\s+(\S+)")
 _TIMED_OUT = frozenset({124, 137})
 _NOT_THERE = frozenset({126, 127})
@@ -79,7 +82,7 @@ class Parser:
         self.signals: list[Signal] = []
         self.problems: list[str] = []
         self.recognised = False
-        self.cut_at: int | None = None
+        self.node: dict[str, Any] = {}
 
     # ------------------------------------------------------------------------------------------------------ lines
 
@@ -98,15 +101,11 @@ class Parser:
         if section is None:
             return []
         section.last = number
-        section.lines += 1
+        section.lines += bool(body.strip())
         if section.parser is None:
             return []
         found = section.parser.feed(number, body)
         return [self._placed(s, section) for s in found]
-
-    def unterminated(self, number: int) -> None:
-        """Note that the file's last line has no newline."""
-        self.cut_at = number
 
     def _frame(self, number: int, body: str, host: str | None) -> list[Signal]:
         if m := _BEGIN.match(body):
@@ -122,6 +121,11 @@ class Parser:
             else:
                 section.last = number
                 self._close(section, int(m[1]))
+        elif m := _NODE.match(body):
+            self.recognised = True
+            self.node = {"node": m[1], "time": int(m[2]) if m[2] else None, "up": float(m[3]) if m[3] else None}
+            if self.host is None and not self.hosts:
+                self.host = m[1]
         elif _DONE.match(body):
             self.recognised = True
             self.hosts.add(host)
@@ -231,5 +235,5 @@ class Parser:
             self._note("nothing in this text is a section of a probe")
         reading.problems = list(self.problems)
         reading.signals = self.signals
-        reading.data = {"tools": tools, "sections": self.sections}
+        reading.data = {**self.node, "tools": tools, "sections": self.sections}
         return reading
