@@ -28,7 +28,7 @@ from burnin.parsers.common import (
     peel,
     signal,
 )
-from burnin.parsers.joblines import JobLines
+from burnin.parsers.joblines import FATAL, JobLines
 from burnin.parsers.reading import Reading, Signal
 
 #: Runs and sections kept in a reading; more are counted.
@@ -97,6 +97,8 @@ class _Section:
         self.failed = 0
         self.passed = 0
         self.hpcc_open = False
+        self.banner = False
+        self.started = False  # progress was seen
         self.old_residuals = 0  # of HPL 1.0, which prints three a run, and all must pass
 
     def complete(self) -> bool:
@@ -138,6 +140,7 @@ class Parser:
         self.problems: list[str] = []
         self.mine = 0
         self.damaged = False
+        self.fatal = False
         self.pending_residual: tuple[int, str, str] | None = None
         self.pending_lines = 0
         self.pending_error: tuple[int, str, dict[str, Any]] | None = None
@@ -161,6 +164,8 @@ class Parser:
             self.damaged = True
         text, prefix = peel(line)
         out = self.job.scan(number, line, text, prefix)
+        if self.section is None or not self.section.complete():
+            self.fatal |= any(s.kind in FATAL for s in out)
         out += self._line(number, line, text, prefix)
         return self.found.extend(out)
 
@@ -178,6 +183,19 @@ class Parser:
                 old = self.sections.pop(0)
                 self.damaged |= not old.good()
         return self.section
+
+    def _new_output(self, line_no: int) -> None:
+        """Begin a new section at a banner, unless it is the second banner of one that has just begun."""
+        s = self.section
+        if s is not None and not s.ended:
+            fresh = not (s.runs or s.tests is not None or s.errors or s.started or s.mxp)
+            if fresh and line_no - s.line <= 60:
+                s.banner = True
+                return
+            self._close_residual()
+            self.run = None
+            self.section = None  # the one before never ended
+        self._open(line_no).banner = True
 
     def _line(self, number: int, line: str, text: str, prefix: Prefix) -> list[Signal]:
         out: list[Signal] = []
@@ -416,6 +434,7 @@ class Parser:
                 self.run["end_time"] = m["t"].strip()
         if m := _BANNER.search(text):
             self.mine += 1
+            self._new_output(number)
             if self.banner is None or self.banner.startswith("HPLinpack"):
                 self.banner = m[1].strip(" =*")
         if m := _HPCC.match(text):
@@ -475,9 +494,11 @@ class Parser:
     def _progress(self, number_: int, text: str) -> None:
         if m := _PROG_NV.search(text):
             self.mine += 1
+            self._open(number_).started = True
             self.progress = {"percent": finite(float(m["pc"])), "gflops": finite(float(m["gf"])), "line": number_}
         elif m := _PROG_NETLIB.search(text):
             self.mine += 1
+            self._open(number_).started = True
             fraction, rate = float(m["f"]), float(m["gf"])
             percent = fraction if m["pc"] else fraction * 100.0
             gflops = rate / 1000.0 if m["u"] == "M" else rate
@@ -537,10 +558,15 @@ class Parser:
         self.found.extend(self.job.finish())
         reading = Reading(self.tool, recognised=self.mine > 0)
         sections = [s for s in self.sections if s.runs or s.tests is not None or s.errors or s.mxp or s.bad]
+        if sections:
+            # A banner without anything after it is a run that died early.
+            known = {id(s) for s in sections}
+            sections = [s for s in self.sections if id(s) in known or s.banner or s.started]
+        no_figure = any(r["gflops"] is None for r in self.runs if r["tv"] == "MxP")
         finished: dict[str, int] | None = None
         for i, section in enumerate(sections):
             where = f"output {i + 1} (line {section.line}): " if len(sections) > 1 else ""
-            if section.mxp and any(r["gflops"] is None for r in self.runs if r["tv"] == "MxP"):
+            if section.mxp and no_figure:
                 section.bad += 1
             if section.tests is not None:
                 finished = finished or {"tests": 0, "passed": 0, "failed": 0, "skipped": 0, "unchecked": 0}
@@ -555,7 +581,7 @@ class Parser:
                 self._problem("no result row was found: the run did not finish, or its output went to another file")
         reading.complete = bool(sections) and all(s.complete() for s in sections) and not self.damaged
         footer_failed = any((s.footer or {}).get("failed") for s in sections)
-        if self.found.counts.get("residual_failed") or footer_failed:
+        if self.found.counts.get("residual_failed") or footer_failed or self.fatal:
             reading.verdict = "fail"
         elif sections and all(s.good() for s in sections) and not self.damaged:
             reading.verdict = "pass"

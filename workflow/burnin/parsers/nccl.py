@@ -57,7 +57,7 @@ _PARAM = {
     "gpus": re.compile(r"nGpus:? (\d+)"),
 }
 _DEVICE = re.compile(
-    r"#?\s*Rank\s+(?P<rank>\d{1,7})\s+(?:Group\s+(?P<group>\d+)\s+)?Pid\s+(?P<pid>\d+)\s+on\s+(?P<host>\S{1,253})\s+"
+    r"#?\s*Rank\s+(?P<rank>\d{1,7})\s+(?:Group\s+(?P<group>\d+)\s+)?(?:Pid\s+(?P<pid>\d+)\s+)?on\s+(?P<host>\S{1,253})\s+"
     r"device\s+(?P<dev>\d{1,3})\s+\[(?P<bus>[^\]]{1,40})\]\s*(?P<name>.*)"
 )
 _HEADER = re.compile(r"#?\s*(?:size|bytes)\s+(?:count|N)\s+type\b.*\bbusbw\b")
@@ -99,7 +99,9 @@ class _Run:
         self.rows_first: list[dict[str, Any]] = []
         self.rows_last: list[dict[str, Any]] = []
         self.row_count = 0
+        self.any_busbw = False
         self.padding = 0
+        self.padding_pending = 0
         self.max_size = -1
         self.max_sum = 0.0
         self.max_n = 0
@@ -167,6 +169,8 @@ class _Run:
         """Return whether every row was checked."""
         if not self.row_count or self.params.get("validation") == 0 or self.validation_text is False:
             return False
+        if not self.oop_na and not self.oop_numeric and self.in_place_first:
+            return self.ip_numeric > 0 and not self.ip_na  # only in place was run
         if self.oop_na or not self.oop_numeric:
             return self.two_sides is False and self.oop_numeric > 0 and not self.oop_na
         return not self.ip_na or (self.ip_numeric == 0 and self.in_place_by_design())
@@ -205,12 +209,14 @@ class _Run:
             why.append(f"the largest size was reduced to {self.reduced} bytes for lack of memory")
         if self.bad_rows:
             why.append(f"{self.bad_rows} result rows could not be read")
-        if self.ranks() == 1:
+        if self.row_count and not self.any_busbw:
+            why.append("bus bandwidth is 0 in every row: nothing was exchanged between GPUs")
+        elif self.ranks() == 1:
             why.append("only one rank took part: nothing was exchanged, bus bandwidth is 0 by definition")
-        if complete and not endless and self.row_count and not self.sweep_ended() and not why:
+        if complete and not endless and self.row_count and not self.sweep_ended() and not why and self.reduced is None:
             why.append("rows up to the largest requested size are missing")
         expected = self.expected_total()
-        if self.short_cycles:
+        if complete and self.short_cycles:
             why.append(f"{self.short_cycles} cycles have fewer rows than the sweep has sizes")
         if complete and expected is not None and self.row_count + self.padding < expected:
             why.append(f"{self.row_count} rows of at least {expected} were seen")
@@ -245,7 +251,7 @@ class _Run:
             "validated": self.validated(),
             "rows": self.rows_first + self.rows_last,
             "row_count": self.row_count,
-            "avg_busbw": finite(self.avg),
+            "avg_busbw": finite(self.avg) if usable else None,
             "avg_line": self.avg_line,
             "busbw_max_size": mean,
             "busbw_line": self.max_line,
@@ -302,6 +308,7 @@ class Parser:
         self.seen_text = False
         self.last_number = 0
         self.cut_at: int | None = None
+        self.reduced: int | None = None
 
     # --------------------------------------------------------------------------------------------------- feeding
 
@@ -428,8 +435,10 @@ class Parser:
                 self.run.errors.append(m["text"].strip()[:200])
             return []
         if first == "R" and (m := _REDUCED.match(stripped)):
-            if self.run is not None:
+            if self.run is not None and self.run.end_line is None:
                 self.run.reduced = int(m["n"])
+            else:
+                self.reduced = int(m["n"])
             return []
         self.other_lines += 1
         return []
@@ -444,6 +453,8 @@ class Parser:
                 self.starting = None if self.run is not None and self.run.has_params else self.starting
             run = self._start(line_no)
         run.has_params = True
+        if self.reduced is not None:
+            run.reduced, self.reduced = self.reduced, None
         for key, pattern in _PARAM.items():
             if m := pattern.search(text):
                 run.params[key] = int(m[1][:18])
@@ -593,9 +604,11 @@ class Parser:
         ip: dict[str, Any] | None,
     ) -> list[Signal]:
         if size == 0:
-            run.padding += 1  # minBytes < element x ranks
-            if run.cycle is not None:
-                run.cycle["_rows"] += 1
+            # Padding where minBytes < element x ranks; it opens a sweep.
+            run.padding += 1
+            if run.cycle is not None and run.last_size > 0:
+                Parser._end_cycle(run)
+            run.padding_pending += 1
             return []
         out: list[Signal] = []
         if run.end_line is not None:
@@ -603,8 +616,9 @@ class Parser:
             run.bad_rows += 1
         run.row_count += 1
         busbw = [s["busbw"] for s in (oop, ip) if s is not None and finite(s["busbw"]) is not None]
-        if not busbw or any(s is not None and s["busbw"] is None for s in (oop, ip)):
+        if not busbw or any(s is not None and finite(s["busbw"]) is None for s in (oop, ip)):
             run.bad_rows += 1
+        run.any_busbw |= any(b > 0 for b in busbw)
         wrong_here = 0.0
         for name, side in (("oop", oop), ("ip", ip)):
             if side is None:
@@ -649,7 +663,15 @@ class Parser:
         words = (type_, redop, root)
         if run.cycle is None or (size <= run.last_size and run.cycle.get("_key") == words):
             self._end_cycle(run)
-            run.cycle = {"_key": words, "line": line_no, "busbw": None, "wrong": 0.0, "_size": -1, "_rows": 0}
+            run.cycle = {
+                "_key": words,
+                "line": line_no,
+                "busbw": None,
+                "wrong": 0.0,
+                "_size": -1,
+                "_rows": run.padding_pending,
+            }
+            run.padding_pending = 0
         run.last_size = size
         run.cycle["wrong"] += wrong_here
         run.cycle["_rows"] += 1

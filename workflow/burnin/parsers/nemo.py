@@ -10,7 +10,8 @@ megatron/core/rerun_state_machine.py; Megatron-Bridge train_utils.py; PyTorch Li
   of the last run in the text; steps are counted as the log counts them (NeMo 2 from 0, Megatron from 1); the first
   record after every start is left out of the times, because it holds compilation
   step_series: at most 2000 of {step, step_time_s, loss, line}
-  segments: the runs in the text: {line, first, last, count, max_steps, complete}
+  segments: the runs in the text: {line, first, last, count, max_steps, complete, loss_first, loss_last,
+  consumed_first}
   loss_first, loss_last, consumed_samples_last, global_step_last, global_batch_size, tflops_per_gpu_median
   checkpoints: {iteration, duration_s, line, finalized, path}; resumed_from: {step, line, path} or null
   watchdog: rank -> newest state PyTorch told; stopped: why the trainer says it stopped, or null
@@ -148,6 +149,9 @@ class _Segment:
         self.resumed = False
         self.epoch: int | None = None
         self.had_loss = False
+        self.loss_first: float | None = None
+        self.loss_last: float | None = None
+        self.consumed_first: float | None = None
         self.recent: list[float] = []
 
     def missing(self) -> int:
@@ -179,6 +183,9 @@ class _Segment:
             "count": self.count,
             "max_steps": self.max_steps,
             "complete": self.complete,
+            "loss_first": self.loss_first,
+            "loss_last": self.loss_last,
+            "consumed_first": self.consumed_first,
         }
 
 
@@ -361,6 +368,8 @@ class Parser:
         loss = finite(number(loss_text))
         if (value := finite(number(fields.get("consumed_samples", fields.get("consumed samples"))))) is not None:
             self.consumed = value
+            if segment.consumed_first is None:
+                segment.consumed_first = value
         if (batch := integer(fields.get("global_batch_size", fields.get("global batch size")))) is not None:
             self.batch = batch
         global_step = integer(fields.get("global_step"))
@@ -409,7 +418,9 @@ class Parser:
             out.append(signal("loss_nan", line_no, line, prefix, detail=detail | {"what": f"{nans} nan iterations"}))
         if self.loss_first is None:
             self.loss_first = value
-        self.loss_last = value
+        if segment.loss_first is None:
+            segment.loss_first = value
+        self.loss_last = segment.loss_last = value
         if len(segment.recent) >= 8:
             usual = median(segment.recent)
             if value > usual + max(2.0, 0.5 * abs(usual)):
@@ -594,6 +605,8 @@ class Parser:
             self._problem("the trainer started and no step was recorded")
         if segment is not None and recognised:
             self._judge(reading, segment)
+        elif recognised and self.fatal_after_start:
+            reading.verdict = "fail"
         for record in self.checkpoints:
             record.pop("async", None)
             if not record["finalized"]:

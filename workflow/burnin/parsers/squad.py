@@ -27,11 +27,11 @@ _METRIC = re.compile(
 _METRIC_CUT = re.compile(r"\b(?:val|test|validation|eval)[ _](?:exact[ _]match|f1)\b", re.IGNORECASE)
 _JSON = re.compile(r"\{[^{}]{0,4000}\"(?:exact_match|exact|eval_exact_match)\"[^{}]{0,4000}\}")
 _HF = re.compile(rf"^\s*eval_(?P<what>exact_match|exact|f1)\s+=\s+(?P<v>{NUMBER})\s*\Z")
+_HF_END = re.compile(r"^\s*eval_samples\s+=\s+\d+\s*\Z")
 _STOPPED = re.compile(r"`?Trainer\.fit`? stopped: (?P<why>.{1,80})")
 _MAX = re.compile(r"max_(?:epochs|steps)=\d+`? reached")
 _HINT = re.compile(r"qa_model|question_answering|run_squad|run_qa\.py|SQuAD")
-_FILES = re.compile(r"\S{0,300}(?:train|dev)-v(?P<v>1\.1|2\.0)\.json")
-_END_RUN = re.compile(r"Experiments will be logged at|exp_manager")
+_FILES = re.compile(r"(?:train|dev)-v(?P<v>1\.1|2\.0)\.json")
 
 
 class Parser:
@@ -53,9 +53,7 @@ class Parser:
         self.versions: set[str] = set()
         self.cut_at: int | None = None
         self.last_line = 0
-        self.metrics = 0
         self.json_end = False
-        self.epochs: int | None = None
 
     def feed(self, number: int, line: str) -> list[Signal]:
         """Take one line of the log."""
@@ -70,6 +68,8 @@ class Parser:
             self._scores(number, text, prefix)
         if "stopped: " in text and (m := _STOPPED.search(text)):
             self.stopped = m["why"].strip()
+        if "eval_samples" in text and _HF_END.match(text) and self.open is not None:
+            self.json_end = True
         if _HINT.search(text):
             self.mine += 1
         for m in _FILES.finditer(text):
@@ -96,7 +96,7 @@ class Parser:
             self.mine += 1
             what = "f1" if m2["what"] == "f1" else "exact_match"
             self._score(line_no, what, number(m2["v"]), "eval", prefix)
-        if not seen and (m3 := _JSON.search(text)):
+        if not seen and "exact" in text and (m3 := _JSON.search(text)):
             seen = self._json(line_no, m3[0], prefix)
         if not seen and _METRIC_CUT.search(text):
             self.mine += 1
