@@ -42,7 +42,43 @@ def node_of(seen: Seen, nodes: Sequence[str], gpus_per_node: int) -> str | None:
     return nodes[0] if len(nodes) == 1 else None
 
 
-def counting(result: Mapping[str, Any], gpus_per_node: int, state_kinds: frozenset[str]) -> Iterator[dict[str, Any]]:
+Places = Mapping[str, Mapping[str, int]]
+
+
+def gpu_places(results: Sequence[Mapping[str, Any]], gpus_per_node: int) -> dict[str, dict[str, int]]:
+    """Return node -> PCI address -> GPU index, from the probes that saw all GPUs of a node.
+
+    A GPU that is gone is missing in the listing, and the ones behind it move up: such a listing numbers nothing. The
+    entry "" holds the addresses that have the same index on every node: nodes of one model are wired alike.
+    """
+    places: dict[str, dict[str, int]] = {}
+    for result in results:
+        for probe in result["probes"].values():
+            for node, seen in probe.items():
+                gpus = seen.get("gpus") or {}
+                if len(gpus) == gpus_per_node:
+                    places[node] = {bdf: g["index"] for bdf, g in gpus.items() if g.get("index") is not None}
+    shared: dict[str, set[int]] = {}
+    for of_node in places.values():
+        for bdf, index in of_node.items():
+            shared.setdefault(bdf, set()).add(index)
+    places[""] = {bdf: next(iter(found)) for bdf, found in shared.items() if len(found) == 1}
+    return places
+
+
+def gpu_of(seen: Seen, node: str | None, places: Places) -> int | None:
+    """Return the index of the GPU that a signal names by index or by PCI address, else None."""
+    if seen.get("gpu") is not None:
+        return int(seen["gpu"])
+    bdf = seen.get("bdf")
+    if not bdf:
+        return None
+    return places.get(node or "", {}).get(bdf, places.get("", {}).get(bdf))
+
+
+def counting(
+    result: Mapping[str, Any], gpus_per_node: int, state_kinds: frozenset[str], places: Places
+) -> Iterator[dict[str, Any]]:
     """Yield the signals of a result that count, each with `node` set where it is known; Xids are left to their own table.
 
     What lasts (`state_kinds`) counts wherever a probe saw it, once for each part. An event of a probe counts if the
@@ -65,6 +101,8 @@ def counting(result: Mapping[str, Any], gpus_per_node: int, state_kinds: frozens
             continue
         found = dict(seen)
         found["node"] = node_of(seen, nodes, gpus_per_node)
+        if seen.get("gpu") is None and seen.get("bdf"):
+            found["gpu"] = gpu_of(seen, found["node"], places)
         if found.get("gpu") is None and seen.get("rank") is not None and gpus_per_node:
             found["gpu"] = int(seen["rank"]) % gpus_per_node
         if kind in FIRST_ONLY and not seen.get("when"):

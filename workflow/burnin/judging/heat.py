@@ -16,7 +16,7 @@ from typing import Any
 
 from burnin import xid
 from burnin.judging import resume
-from burnin.judging.attribution import counting, node_of
+from burnin.judging.attribution import Places, counting, gpu_of, gpu_places, node_of
 from burnin.judging.signatures import TABLE, Signature, signature_of
 
 Result = Mapping[str, Any]
@@ -91,8 +91,9 @@ def judge_heat(plan: Mapping[str, Any], results: Mapping[tuple[str, str], Result
         for name, group in plan["groups"].items()
         for workload in group["workloads"]
     ]
+    places = gpu_places([*context.earlier, *(r.result for r in runs)], context.gpus_per_node)
     for run in runs:
-        _look(run, context)
+        _look(run, context, places)
     _configuration(runs, plan)
     _compare(runs, context)
     if plan["step"] == "halves":
@@ -103,11 +104,11 @@ def judge_heat(plan: Mapping[str, Any], results: Mapping[tuple[str, str], Result
 # ---------------------------------------------------------------------------------------------------------- one run
 
 
-def _look(run: _Run, context: Context) -> None:
+def _look(run: _Run, context: Context, places: Places) -> None:
     """Collect what the run's own evidence says."""
     result = run.result
-    _signals(run, context)
-    _xids(run, context)
+    _signals(run, context, places)
+    _xids(run, context, places)
     casualty = result["casualty"]
     if casualty:
         _casualty(run, casualty)
@@ -129,9 +130,9 @@ def _look(run: _Run, context: Context) -> None:
             run.findings.append(_finding(run, None, {**item, "scope": "config"}))
 
 
-def _signals(run: _Run, context: Context) -> None:
+def _signals(run: _Run, context: Context, places: Places) -> None:
     """Turn the signals that count into findings and group-level trouble."""
-    for seen in counting(run.result, context.gpus_per_node, STATE_KINDS):
+    for seen in counting(run.result, context.gpus_per_node, STATE_KINDS, places):
         row = signature_of(seen)
         if row is None or row.scope == "note":
             continue
@@ -148,7 +149,7 @@ def _signals(run: _Run, context: Context) -> None:
             _trouble(run, row.fault, f"{seen['kind']}: {seen['text']}"[:300], action, _place(run, seen), seen["text"])
 
 
-def _xids(run: _Run, context: Context) -> None:
+def _xids(run: _Run, context: Context, places: Places) -> None:
     """Judge the Xids that the probes showed, with the Xid table."""
     shown = [s for s in run.result["signals"] if s["kind"] == "xid"]
     if not shown:
@@ -163,7 +164,7 @@ def _xids(run: _Run, context: Context) -> None:
             node=node,
             code=int(seen.get("value") or 0),
             text=seen["text"],
-            gpu=seen.get("gpu"),
+            gpu=gpu_of(seen, node, places),
             bdf=seen.get("bdf"),
             line=seen["line"],
             source=f"{run.where}/{seen['file']}",

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnin.parsers.reading import Reading
+from burnin.parsers.reading import Reading, Signal
 
-#: At most so many signals of one file are kept in the journal; the raw output keeps them all.
-SIGNAL_LIMIT = 200
+#: So many signals of one kind are kept in the journal from either end of a file; the raw output keeps them all.
+KEPT_OF_KIND = 30
 
 UNITS = {"busbw": "GB/s", "gflops": "GFLOPS", "step_time": "s", "f1": "%"}
 
@@ -42,9 +42,22 @@ def iteration_summary(metric: str, reading: Reading, nodes: int, gpus_per_node: 
         "value_line": line,
         "unit": UNITS[metric],
         "problems": problems[:20],
-        "signals": [s.to_dict() for s in reading.signals[:SIGNAL_LIMIT]],
+        "signals": [s.to_dict() for s in bounded(reading.signals)],
         "facts": facts,
     }
+
+
+def bounded(signals: Sequence[Signal]) -> list[Signal]:
+    """Return the first and the last few of each kind, in order.
+
+    By kind, so that a flood of one never hides a single line of another; both ends, because the first error tells the
+    cause and the last lines of a kernel log are those that are new in this run.
+    """
+    of_kind: dict[str, list[int]] = {}
+    for number, found in enumerate(signals):
+        of_kind.setdefault(found.kind, []).append(number)
+    keep = {n for numbers in of_kind.values() for n in [*numbers[:KEPT_OF_KIND], *numbers[-KEPT_OF_KIND:]]}
+    return [found for number, found in enumerate(signals) if number in keep]
 
 
 def _busbw(reading: Reading) -> tuple[float | None, int | None, dict[str, Any], list[str]]:
@@ -106,13 +119,21 @@ def probe_summary(reading: Reading) -> dict[str, Any]:
         "tools": dict(reading.data.get("tools", {})),
         "complete": reading.complete,
         "problems": reading.problems[:20],
-        "signals": [s.to_dict() for s in reading.signals[:SIGNAL_LIMIT]],
+        "signals": [s.to_dict() for s in bounded(reading.signals)],
+        "gpus": gpu_places(reading),
     }
+
+
+def gpu_places(reading: Reading) -> dict[str, dict[str, Any]]:
+    """Return PCI address -> {index, serial} of the GPUs that nvidia-smi listed: it is how an Xid finds its GPU."""
+    section = reading.data.get("sections", {}).get("nvidia-smi", {})
+    gpus = (section.get("data") or {}).get("gpus") or []
+    return {g["bdf"]: {"index": g.get("index"), "serial": g.get("serial")} for g in gpus if g.get("bdf")}
 
 
 def missing_probe(tools: list[str], why: str) -> dict[str, Any]:
     """Return the summary of a node whose probe left no file: everything unknown."""
-    return {"tools": {t: "unknown" for t in tools}, "complete": False, "problems": [why], "signals": []}
+    return {"tools": {t: "unknown" for t in tools}, "complete": False, "problems": [why], "signals": [], "gpus": {}}
 
 
 def probe_tools(commands: Mapping[str, str], hcas: list[str]) -> list[str]:

@@ -65,6 +65,7 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
             result["probes"].setdefault(record["when"], {})[node] = {
                 "tools": summary["tools"],
                 "problems": summary["problems"],
+                "gpus": summary["gpus"],
                 "file": summary.get("file"),
                 "time": record["time"],
             }
