@@ -138,6 +138,11 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
     document = dict(raw)
     for key in ("workload_definitions", "criteria"):
         document[key] = _read_section(key, document.get(key), root)
+    probes = document.get("probes")
+    if isinstance(probes, Mapping) and isinstance(probes.get("commands"), Mapping):
+        # files are merged key by key: null is how a second file takes a probe of the first one out
+        kept = {tool: line for tool, line in probes["commands"].items() if line is not None}
+        document["probes"] = {**probes, "commands": kept}
     _check_schema(document)
     config = Config(document, root)
     _check_sense(config)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # hpcc_run.sh HPL_DAT COMMAND...
 # One pass of HPC Challenge, for CPU nodes: COMMAND (the launcher and hpcc) runs in a fresh folder of the run directory,
-# with an hpccinf.txt made from HPL_DAT, and what it wrote goes to stdout. The folder keeps hpccoutf.txt.
+# with an hpccinf.txt made from HPL_DAT; the HPL section of hpccoutf.txt goes to stdout. The folder keeps the files.
 # hpcc runs all its tests; their sizes follow from HPL's N.
 set -u
 dat=$1
@@ -26,10 +26,9 @@ cd "$folder" || exit 1
 } >hpccinf.txt
 "$@"
 status=$?
-if [ -s hpccoutf.txt ]; then
-    cat hpccoutf.txt
-else
-    echo "hpcc_run.sh: hpcc left no hpccoutf.txt (exit status $status)" >&2
+if ! awk '/^Begin of HPL section/ { on = 1 } on { print; n++ } /^End of HPL section/ { on = 0 } END { exit !n }' hpccoutf.txt
+then
+    echo "hpcc_run.sh: hpcc left no HPL section in hpccoutf.txt (exit status $status)" >&2
     [ "$status" != 0 ] || status=1
 fi
 exit "$status"

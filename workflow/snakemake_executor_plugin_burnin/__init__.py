@@ -11,13 +11,15 @@ import os
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from burnin.cluster.slurm_client import Slurm
-from burnin.cluster.slurm_jobs import Outcome, SlurmJobs
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
+
+if TYPE_CHECKING:
+    from burnin.cluster.slurm_jobs import Outcome
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
@@ -49,6 +51,10 @@ class Executor(RemoteExecutor):  # type: ignore[misc]  # the interface has no ty
 
     def __post_init__(self) -> None:
         """Prepare; called by the interface's constructor."""
+        # imported here: Snakemake imports every executor plugin it finds, whichever it is going to use
+        from burnin.cluster.slurm_client import Slurm
+        from burnin.cluster.slurm_jobs import SlurmJobs
+
         settings = self.workflow.executor_settings
         poll = getattr(settings, "poll_seconds", None)
         self.poll_seconds = max(0.2, float(poll if poll is not None else 10.0))
