@@ -23,6 +23,9 @@ from burnin.parsers.reading import QUOTE_LIMIT, Reading, Signal
 LINE_LIMIT = 64 * 1024
 #: Size of one read (bytes).
 CHUNK = 1 << 20
+#: Buffer of the filtered reading of large files, and the longest line it holds (bytes).
+BLOCK = 64 << 10
+LONGEST = 32 << 20
 #: Most signals of one kind that are kept; the rest is counted.
 KEEP_PER_KIND = 200
 
@@ -234,6 +237,71 @@ def clean(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
+@dataclass(frozen=True, slots=True)
+class Prefilter:
+    """Which lines of a large file are worth decoding; everything else is only counted.
+
+    With `boring`, a line that contains it is left out unless it also contains one of `keep`; a block in which every
+    line is boring and the first word of `keep` is absent is skipped after a count and a search. With `needles`, only lines with one of these words come. The first
+    and the last block of a file always come in full. Files smaller than `from_size` are never filtered.
+    """
+
+    boring: bytes = b""
+    keep: tuple[bytes, ...] = ()
+    needles: tuple[bytes, ...] = ()
+    from_size: int = 4 << 20
+
+    def spans(self, block: bytearray, end: int, lines: int, whole: bool) -> Iterator[tuple[int, int, int]]:
+        """Yield (lines before it in the block, start, end without newline) of every line worth decoding.
+
+        `lines` is the number of newlines in the block, `whole` asks for all lines.
+        """
+        if whole:
+            return self._all(block, end)
+        if not self.boring:
+            return self._found(self.needles, block, end)
+        # Every message ends its line, so equal counts mean that no other line is in the block.
+        if block.count(self.boring, 0, end) != lines:
+            return self._not_boring(block, end)
+        if self.keep and block.find(self.keep[0], 0, end) >= 0:
+            return self._found(self.keep, block, end)
+        return iter(())
+
+    @staticmethod
+    def _all(block: bytearray, end: int) -> Iterator[tuple[int, int, int]]:
+        start = offset = 0
+        while start < end:
+            stop = block.find(b"\n", start, end)
+            stop = end if stop < 0 else stop
+            yield offset, start, stop
+            start, offset = stop + 1, offset + 1
+
+    def _not_boring(self, block: bytearray, end: int) -> Iterator[tuple[int, int, int]]:
+        start = 0
+        boring = self.boring
+        kept = {at for _, at, _ in self._found(self.keep, block, end)}
+        for offset, line in enumerate(bytes(block[:end]).split(b"\n")):
+            if (boring not in line or start in kept) and (line or start < end):
+                yield offset, start, start + len(line)
+            start += len(line) + 1
+
+    @staticmethod
+    def _found(words: tuple[bytes, ...], block: bytearray, end: int) -> Iterator[tuple[int, int, int]]:
+        starts: dict[int, int] = {}
+        for word in words:
+            at = block.find(word, 0, end)
+            while at >= 0:
+                stop = block.find(b"\n", at, end)
+                stop = end if stop < 0 else stop
+                starts[block.rfind(b"\n", 0, at) + 1] = stop
+                at = block.find(word, stop, end)
+        offset = counted = 0
+        for start in sorted(starts):
+            offset += block.count(b"\n", counted, start)
+            counted = start
+            yield offset, start, starts[start]
+
+
 class LineSource:
     """The lines of one file, with what went wrong reading them.
 
@@ -250,6 +318,8 @@ class LineSource:
         self.last_unterminated: int | None = None
         self.lines = 0
         self.size = 0
+        #: Set by a reader of `blocks` that counts the newlines of each block itself, more cheaply than by a second pass.
+        self.newlines: int | None = None
 
     def _note(self, sentence: str, damaged: bool = True) -> None:
         if len(self.problems) < 20:
@@ -306,7 +376,7 @@ class LineSource:
             if end >= 0:
                 block = data[: end + 1]
                 yield first, block, True
-                first += block.count(b"\n")
+                first += block.count(b"\n") if self.newlines is None else self.newlines
                 tail = data[end + 1 :]
             else:
                 tail = data
@@ -354,22 +424,68 @@ class LineSource:
                 else:
                     yield number_, clean(raw.decode("utf-8", "replace"))
 
-    def candidates(self, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, str]]:
-        """Yield only the lines in which `pattern` is found (line numbers exact); see `candidate_lines`."""
-        search = pattern.search
-        for first, block, _whole in self.blocks():
-            number_ = first
-            counted = 0
-            m = search(block)
-            while m:
-                start = block.rfind(b"\n", 0, m.start()) + 1
-                end = block.find(b"\n", m.start())
-                if end < 0:
-                    end = len(block)
-                number_ += block.count(b"\n", counted, start)
-                counted = start
-                yield from self._pieces(number_, block[start:end])
-                m = search(block, end)
+    def candidates(self, prefilter: Prefilter) -> Iterator[tuple[int, str]]:
+        """Yield only the lines that `prefilter` lets through, with exact line numbers.
+
+        Lines that do not pass are never decoded, and whole blocks of them are only counted. Small files, UTF-16 and
+        compressed ones are read in full, so `Prefilter` must be a hint: a reader gives the same verdict without it.
+        """
+        with self.path.open("rb", buffering=0) as handle:
+            size = os.fstat(handle.fileno()).st_size
+            head = handle.read(4096)
+        if size < prefilter.from_size or head.startswith(b"\x1f\x8b") or _sniff(head) != ("utf-8", 0):
+            yield from self
+            return
+        for first, block, end, lines, whole in self._reused_blocks(size):
+            if not self.damaged and block.find(b"\0", 0, end) >= 0:
+                self._note("the file has NUL bytes: a hole, or not a text file")
+            for offset, start, stop in prefilter.spans(block, end, lines, whole):
+                yield from self._pieces(first + offset, bytes(block[start:stop]))
+
+    def _reused_blocks(self, size: int) -> Iterator[tuple[int, bytearray, int, int, bool]]:
+        """Yield (number of the first line, buffer, end of its last whole line, newlines, is it the first or last).
+
+        The buffer is used again, because copying a gigabyte costs more than reading it. It grows to hold a long line,
+        up to a limit at which the line is cut.
+        """
+        buffer = bytearray(BLOCK)
+        kept, first = 0, 1
+        is_first = True
+        with self.path.open("rb", buffering=0) as handle:
+            while True:
+                if kept >= len(buffer):
+                    if len(buffer) >= LONGEST:
+                        self._note(f"line {first} is longer than {LONGEST} bytes; the rest of it was not read")
+                        kept = self.limit
+                        while (got := handle.read(BLOCK)) and b"\n" not in got:
+                            self.size += len(got)
+                        self.size += len(got)
+                        rest = got[got.find(b"\n") :] if got else b""
+                        buffer[kept : kept + len(rest)] = rest
+                        kept += len(rest)
+                    else:
+                        buffer.extend(bytes(len(buffer)))
+                with memoryview(buffer) as view:
+                    got_n = handle.readinto(view[kept:])
+                if not got_n:
+                    break
+                self.size += got_n
+                filled = kept + got_n
+                end = buffer.rfind(b"\n", kept, filled) + 1
+                if end <= 0:
+                    kept = filled
+                    continue
+                lines = buffer.count(b"\n", 0, end)
+                yield first, buffer, end, lines, is_first or self.size >= size
+                is_first = False
+                first += lines
+                kept = filled - end
+                buffer[:kept] = buffer[end:filled]
+        if kept:
+            self.last_unterminated = first
+            yield first, buffer, kept, 0, True
+            first += 1
+        self.lines = first - 1
 
 
 def numbered_lines(
@@ -385,20 +501,12 @@ def numbered_lines(
         problems.extend(source.problems)
 
 
-def needles(*words: bytes) -> re.Pattern[bytes]:
-    """Compile literal byte words into one pattern for `candidate_lines`."""
-    return re.compile(b"|".join(re.escape(w) for w in words))
-
-
 def candidate_lines(
-    path: str | os.PathLike[str], pattern: re.Pattern[bytes], problems: list[str] | None = None
+    path: str | os.PathLike[str], prefilter: Prefilter, problems: list[str] | None = None
 ) -> Iterator[tuple[int, str]]:
-    """Yield like `numbered_lines`, but only lines in which `pattern` is found; skipped lines are never decoded.
-
-    The pattern is searched over whole blocks, so it must not match across newlines or an empty text.
-    """
+    """Yield like `numbered_lines`, but only the lines that `prefilter` lets through; others are never decoded."""
     source = LineSource(path)
-    yield from source.candidates(pattern)
+    yield from source.candidates(prefilter)
     if problems is not None:
         problems.extend(source.problems)
 

@@ -15,7 +15,9 @@ data: `fields`: {name: unit|null}, `entities`: {"GPU 5": {"TMPTR": {"n", "na", "
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +28,10 @@ from burnin.parsers.reading import Reading, Signal
 
 MOST_ENTITIES = 4096
 MOST_FIELDS = 64
+#: Bytes that are added up at once.
+PIECE = 256 * 1024
+#: Texts whose number is remembered.
+MOST_KNOWN = 100_000
 
 _ENTITY = re.compile(r"(GPU|GPU-I|GPU-CI|Switch|CPU|Core|Link|ConnectX)$")
 _HEADER = re.compile(r"#\s*Entity\b")
@@ -74,7 +80,7 @@ class Parser(HostedParser):
         self.bad = False
         self.recognised = False
         self.expect_units = False
-        self.errors: list[str] = []
+        self.known: dict[bytes, float] = {}
 
     # ------------------------------------------------------------------------------------------------------ lines
 
@@ -184,18 +190,42 @@ class Parser(HostedParser):
     # ------------------------------------------------------------------------------------------------------ speed
 
     def scan(self, source: LineSource) -> None:
-        """Read a file block by block; blocks in which every row fits are added up without looking at single lines."""
+        """Read a file piece by piece; pieces in which every row fits are added up without looking at single lines."""
         for first, block, whole in source.blocks():
-            if not (whole and self._block(first, block)):
-                lines = block.split(b"\n")
-                if block.endswith(b"\n"):
-                    lines.pop()
-                for line_number, raw in enumerate(lines, first):
-                    for n, text in source._pieces(line_number, raw):
+            at = 0
+            while at < len(block):
+                # Small pieces, because their words stay in the processor's cache while they are added up.
+                end = block.rfind(b"\n", at, at + PIECE) + 1
+                if whole and end and self._steady(block[at : at + 40]):
+                    newlines = block.count(b"\n", at, end)
+                    if self._block(first, block[at:end]):
+                        at, first = end, first + newlines
+                        continue
+                # Line by line until a row of a known entity begins a piece again.
+                for _ in range(64):
+                    end = block.find(b"\n", at)
+                    end = end if end >= 0 else len(block)
+                    for n, text in source._pieces(first, block[at:end]):
                         self.feed(n, text)
+                    at, first = end + 1, first + 1
+                    if at >= len(block) or self._steady(block[at : at + 40]):
+                        break
+
+    def _steady(self, start: bytes) -> bool:
+        """Say whether a line begins a row of an entity that was seen more than once, so that all of them are known."""
+        words = start.split(None, 2)
+        if len(words) < 2 or not self.names:
+            return False
+        series = self.entities.get(f"{words[0].decode('latin-1')} {words[1].decode('latin-1')}")
+        return series is not None and all(s.n + s.na > 1 for s in series.values())
 
     def _block(self, first: int, block: bytes) -> bool:
-        """Add a block of rows under one header in an unchanging order of entities; False if it is not so simple."""
+        """Add a piece whose rows are in an unchanging order of entities; return False if it is not so simple."""
+        left: list[bytes] = []
+        # A header that the block's edge cuts in two goes line by line.
+        last = block.rfind(b"\n", 0, len(block) - 1) + 1
+        if block[last : last + 1] == b"#":
+            block, left = block[:last], [block[last:].rstrip(b"\n")]
         if not self.names or b"\r" in block or b"\x1b" in block or not block.isascii() or not block.endswith(b"\n"):
             return False
         rest = block
@@ -208,7 +238,6 @@ class Parser(HostedParser):
             header = block[at:end]
             if header.split(b"\n")[0].decode().lstrip("#").split()[1:] != self.names:
                 return False
-            # A header cut by the block's edge stands alone at its start or end; such blocks go line by line.
             rest = block.replace(header, b"")
             headers = (header,)
         words = rest.split()
@@ -226,38 +255,45 @@ class Parser(HostedParser):
         keys = [f"{kinds[g].decode()} {idents[g].decode()}" for g in range(min(period, rows))]
         if any(key not in self.entities for key in keys) or len(set(keys)) != len(keys):
             return False
-        columns: list[tuple[str, str, list[float], int]] = []
+        # Values repeat a lot, so each distinct text becomes a number once and is counted.
+        known = self.known
+        columns: list[tuple[str, str, list[bytes], dict[float, int], int]] = []
         for g, key in enumerate(keys):
             for c, name in enumerate(self.names):
-                try:
-                    values = list(map(float, words[g * width + 2 + c :: width * period]))
-                except ValueError:
-                    return False
-                low, high = min(values), max(values)
-                # NaN compares with nothing; infinity is no sample. Underscores, which float() takes, are no numbers.
-                if not (-1e300 < low <= high < 1e300) or sum(values) != sum(values):
-                    return False
-                if name == "XIDER" and (
-                    low != high or high != (self.entities[key][name].last if self.entities[key][name].n else None)
-                ):
-                    return False
-                columns.append((key, name, values, g))
-        if b"_" in rest:
-            return False
-        for key, name, values, g in columns:
+                cells = words[g * width + 2 + c :: width * period]
+                counts: dict[float, int] = {}
+                for text, times in Counter(cells).items():
+                    value = known.get(text)
+                    if value is None:
+                        value = number(text.decode())
+                        if value is None or not math.isfinite(value):
+                            return False
+                        if len(known) > MOST_KNOWN:
+                            known.clear()
+                        known[text] = value
+                    counts[value] = counts.get(value, 0) + times
+                if name == "XIDER":
+                    before = self.entities[key].get(name)
+                    if before is None or not before.n or set(counts) != {before.last}:
+                        return False
+                columns.append((key, name, cells, counts, g))
+        for key, name, cells, counts, g in columns:
             one = self.entities[key].get(name)
             if one is None:
                 one = self.entities[key][name] = _Series()
-            low, high = min(values), max(values)
+            low, high = min(counts), max(counts)
             if one.n == 0 or low < one.low:
                 one.low = low
             if one.n == 0 or high > one.high:
                 one.high = high
-                one.high_line = first + self._line_in(block, headers, values.index(high) * period + g)
-            one.n += len(values)
-            one.total += sum(values)
-            one.last = values[-1]
+                at_row = next(i for i, cell in enumerate(cells) if float(cell) == high)
+                one.high_line = first + self._line_in(block, headers, at_row * period + g)
+            one.n += len(cells)
+            one.total += sum(value * times for value, times in counts.items())
+            one.last = float(cells[-1])
         self.rows += rows
+        for raw in left:
+            self.feed(first + block.count(b"\n"), raw.decode())
         return True
 
     @staticmethod
