@@ -62,6 +62,8 @@ class Run:
         self.key = (lab.seed, self.step, self.heat, workload, ",".join(self.nodes), self.iteration)
         self.shows: list[dict[str, Any]] = [f for f in lab.faults if self._shows(f)]
         self._recorded: set[str] = set()
+        self.job = os.environ.get("SLURM_JOB_ID") or f"pid{os.getpid()}"
+        self.job += "." + os.environ.get("SLURM_STEP_ID", "0")
 
     def _shows(self, fault: dict[str, Any]) -> bool:
         if fault["node"] is not None and fault["node"] not in self.nodes:
@@ -97,6 +99,20 @@ class Run:
         gpu = int(part[3:]) if part.startswith("gpu") else pick_gpu(fault, self.gpus)
         return self.nodes.index(fault["node"]) * self.gpus + gpu
 
+    def was_there(self, fault: dict[str, Any]) -> bool:
+        """Whether the fault had shown before this step began (all ranks of a step agree on that)."""
+        owner = self.lab.owner(fault)
+        return fault["static"] or any(
+            e.get("e") == "fault" and e.get("id") == fault["id"] and e.get("job") != self.job
+            for e in self.lab.events(owner)
+        )
+
+    def failing_rank(self, fault: dict[str, Any]) -> int:
+        """The rank that fails first: the GPU's own, or the node's last one where a GPU is gone and numbers move up."""
+        if fault["kind"] == "missing_gpu" or (fault["kind"] == "gpu_off_bus" and self.was_there(fault)):
+            return self.nodes.index(fault["node"]) * self.gpus + self.gpus - 1
+        return self.rank(fault)
+
     def happened(self, fault: dict[str, Any]) -> None:
         """Leave the fault's traces in the tools of its node (once an iteration; nothing if they are there already)."""
         if fault["id"] in self._recorded:
@@ -113,6 +129,7 @@ class Run:
             step=self.step,
             workload=self.workload,
             iteration=min(self.iteration, 10**6),
+            job=self.job,
             nodes=len(self.nodes),
         )
 

@@ -142,8 +142,8 @@ class Hpl:
             self.cuda(rank, "CUDA driver version is insufficient for CUDA runtime version")
             return exit_ranks(run, [rank], 1)
         fault = run.find("missing_gpu", "gpu_off_bus")
-        if fault and (fault["kind"] == "missing_gpu" or run.lab.has_shown(fault)):
-            rank = run.nodes.index(fault["node"]) * run.gpus + run.gpus - 1
+        if fault and (fault["kind"] == "missing_gpu" or run.was_there(fault)):
+            rank = run.failing_rank(fault)
             self.cuda(
                 rank,
                 "invalid device ordinal" if fault["kind"] == "missing_gpu" else "no CUDA-capable device is detected",

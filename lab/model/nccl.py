@@ -208,7 +208,7 @@ class Test:
             return exit_ranks(run, [rank], 2)
         fault = run.find("missing_gpu") or (run.find("gpu_off_bus") if self._gone_before() else None)
         if fault:
-            rank = run.nodes.index(fault["node"]) * run.gpus + run.gpus - 1
+            rank = run.failing_rank(fault)
             word = "invalid device ordinal" if fault["kind"] == "missing_gpu" else "no CUDA-capable device is detected"
             host = fault["node"]
             out(
@@ -230,7 +230,7 @@ class Test:
 
     def _gone_before(self) -> bool:
         fault = self.run.find("gpu_off_bus")
-        return fault is not None and self.run.lab.has_shown(fault)
+        return fault is not None and self.run.was_there(fault)
 
     def fail_amid(self) -> int | None:
         """Ways to end between the rows; the row's first fields are out already."""

@@ -24,15 +24,16 @@ from model.base import (
 )
 from model.faults import Run, gpu_of
 from model.nccl import network_lines, port_warnings
+from model.render import leftover_pid
 from model.store import Lab
-from model.work import Pace, crash, exit_ranks, hang, host_of, pid_of, time_limit, watchdog
+from model.work import Pace, crash, exit_ranks, hang, host_of, ranks_of, time_limit, watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
     from typing import Any
 
 DEFAULTS = {
-    "trainer.num_nodes": "1",
+    "trainer.num_nodes": "",
     "trainer.devices": "8",
     "trainer.max_steps": "1168251",
     "trainer.log_every_n_steps": "",
@@ -183,23 +184,32 @@ class Nemo:
             )
             return exit_ranks(run, [rank], 1)
         fault = run.find("missing_gpu", "gpu_off_bus")
-        if fault and (fault["kind"] == "missing_gpu" or run.lab.has_shown(fault)):
-            rank = run.nodes.index(fault["node"]) * run.gpus + run.gpus - 1
+        if fault and (fault["kind"] == "missing_gpu" or run.was_there(fault)):
+            rank = run.failing_rank(fault)
             word = "invalid device ordinal" if fault["kind"] == "missing_gpu" else "no CUDA-capable device is detected"
             self.traceback(rank, f"RuntimeError: CUDA error: {word}")
             return exit_ranks(run, [rank], 1)
         fault = run.find("oom_all_nodes", "oom_one_node")
         if fault:
             run.happened(fault)
-            failing = list(range(ranks)) if fault["kind"] == "oom_all_nodes" else [run.rank(fault)]
+            everybody = fault["kind"] == "oom_all_nodes"
+            failing = list(range(ranks)) if everybody else [run.rank(fault)]
+            if fault["part"] == "node":
+                failing = ranks_of(run, fault["node"])
             for rank in failing:
-                free = "1.21 GiB" if fault["kind"] == "oom_all_nodes" else "618.06 MiB"
-                out(
+                gpu = rank % run.gpus
+                text = (
                     f"[rank{rank}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB. "
-                    f"GPU {rank % run.gpus} has a total capacity of 79.10 GiB of which {free} is free. "
-                    f"Process {pid_of(run, rank)} has {between(70, 72, 'oom', rank, *run.key):.2f} GiB memory in use."
+                    f"GPU {gpu} has a total capacity of 79.10 GiB of which "
                 )
-            return exit_ranks(run, failing, 1, fault["kind"] == "oom_all_nodes")
+                if everybody:
+                    text += f"{between(1.0, 1.4, 'free', rank, *run.key):.2f} GiB is free. Including non-PyTorch memory, this "
+                    text += f"process has {between(77.1, 77.5, 'oom', rank, *run.key):.2f} GiB memory in use."
+                else:
+                    text += f"618.06 MiB is free. Process {leftover_pid(run.lab, host_of(run, rank), gpu)} has 60.43 GiB memory "
+                    text += "in use. Including non-PyTorch memory, this process has 18.07 GiB memory in use."
+                out(text)
+            return exit_ranks(run, failing, 1, everybody)
         return None
 
     def traceback(self, rank: int, text: str) -> None:
@@ -352,6 +362,13 @@ class Nemo:
     def main(self) -> int:
         """Train."""
         run = self.run
+        asked = self.options["trainer.num_nodes"]
+        if asked not in ("", str(len(run.nodes))):
+            out(
+                f"[rank0]: ValueError: You set `num_nodes={asked}` in Lightning, but the number of nodes configured in SLURM "
+                f"`--nodes={len(run.nodes)}` does not match. HINT: Set `num_nodes={len(run.nodes)}` in Lightning."
+            )
+            return exit_ranks(run, list(range(len(run.nodes) * run.gpus)), 1, True)
         first = self.start()
         status = self.died_before()
         if status is not None:
@@ -406,6 +423,7 @@ class Nemo:
         """Print the resolved configuration without using a GPU."""
         shown = dict(self.options)
         shown["trainer.log_every_n_steps"] = str(self.log_every)
+        shown["trainer.num_nodes"] = self.options["trainer.num_nodes"] or str(len(self.run.nodes))
         shown["log.log_dir"] = self.log_dir or "nemo_experiments"
         out(f"Dry run for task nemo.collections.llm.api:pretrain\nFactory: {self.factory}\nResolved Arguments")
         section = None

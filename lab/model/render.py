@@ -26,6 +26,11 @@ def gpu_bus(gpu: int) -> str:
     return _BUSES[gpu]
 
 
+def leftover_pid(lab: Lab, node: str, gpu: int) -> int:
+    """The process that a fault left on a GPU, the same in every tool."""
+    return pick(20000, 37999, "leftover", lab.seed, node, gpu)
+
+
 class Node:
     """One node as its events left it."""
 
@@ -466,7 +471,7 @@ def gpu_rows(node: Node, gpu: int) -> list[tuple[int, str, object]]:
             (1, "Processes", None),
             (2, "GPU instance ID", "N/A"),
             (2, "Compute instance ID", "N/A"),
-            (2, "Process ID", pick(20000, 39999, "leftover", *node.noise(gpu))),
+            (2, "Process ID", leftover_pid(node.lab, node.name, gpu)),
             (3, "Type", "C"),
             (3, "Name", "python"),
             (3, "Used GPU Memory", "61876 MiB"),
@@ -711,7 +716,8 @@ def link_counters(node: Node, hca: int) -> dict[str, Any]:
 def mlxlink_counters(node: Node, hca: int) -> str:
     """The section of `mlxlink -c`."""
     c = link_counters(node, hca)
-    minutes = max(60.0, (max(e[0] for e in node.log) if node.log else node.lab.created) - node.cleared) / 60
+    # The lab's clock stands still between events; counters cleared since power-on read as an hour's worth.
+    minutes = (node.lab.created - node.cleared) / 60
     return f"""
 Physical Counters and BER Info
 ------------------------------

@@ -161,7 +161,7 @@ def other_rank(lab: Lab, workload: str) -> int:
         if fault["kind"] == "node_crash":
             if local == 0:
                 return crash_here(run, fault)
-        elif run.rank(fault) == procid:
+        elif run.failing_rank(fault) == procid:
             _wait_for(run, "done", 3600.0)
             return 1
     return 0
