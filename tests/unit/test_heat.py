@@ -15,7 +15,9 @@ from tests.world import context, plan_of, result
 PAIR = ("n000", "n001")
 
 
-def gate_of(step: str, groups: list[tuple[str, ...]], changes: dict[tuple[str, str], dict[str, Any]], **more: Any) -> dict[str, Any]:
+def gate_of(
+    step: str, groups: list[tuple[str, ...]], changes: dict[tuple[str, str], dict[str, Any]], **more: Any
+) -> dict[str, Any]:
     """Judge a heat in which every run passes but for `changes` of (workload, first node of the group)."""
     heat = Heat(step, more.pop("heat", 0), tuple(Group(g, g, ("nccl", "hpl")) for g in groups))
     plan = plan_of(heat)
@@ -46,12 +48,18 @@ def test_a_known_culprit_fails_and_its_partner_owes() -> None:
     assert gate["outcome"] == {"n000": "owes", "n001": "failed"}
     (finding,) = gate["findings"]
     assert (finding["node"], finding["part"], finding["fault"]) == ("n001", "gpu5", "gpu_off_bus")
-    assert finding["evidence"] == ["x2/heat0/nccl/n000x2-" + finding["group"].split("-")[1] + "/attempt0/probe-after/n001.txt:3"]
+    assert finding["evidence"] == [
+        "x2/heat0/nccl/n000x2-" + finding["group"].split("-")[1] + "/attempt0/probe-after/n001.txt:3"
+    ]
     assert gate["owes"]["n000"]["cause"] == "partner"
 
 
 def test_only_the_first_rank_error_names_a_culprit() -> None:
-    errors = [seen("cuda_error", rank=13, line=10), seen("cuda_error", rank=2, line=11), seen("watchdog_timeout", rank=1, line=12)]
+    errors = [
+        seen("cuda_error", rank=13, line=10),
+        seen("cuda_error", rank=2, line=11),
+        seen("watchdog_timeout", rank=1, line=12),
+    ]
     gate = gate_of("x2", [PAIR], {("nccl", "n000"): {"signals": errors, "state": "stopped", "reason": "cuda_error"}})
     assert gate["outcome"] == {"n000": "owes", "n001": "failed"}
     assert gate["findings"][0]["part"] == "gpu5"
@@ -85,31 +93,55 @@ def test_out_of_memory_on_one_node_is_that_nodes() -> None:
 
 @pytest.mark.parametrize(
     ("state", "cause"),
-    [("CANCELLED", "cancelled"), ("TIMEOUT", "time_limit"), ("OUT_OF_MEMORY", "died"), ("FAILED", "died"), ("VANISHED", "died")],
+    [
+        ("CANCELLED", "cancelled"),
+        ("TIMEOUT", "time_limit"),
+        ("OUT_OF_MEMORY", "died"),
+        ("FAILED", "died"),
+        ("VANISHED", "died"),
+    ],
 )
 def test_what_the_operator_or_slurm_did_is_nobodys_fault(state: str, cause: str) -> None:
-    dead = {"state": "casualty", "iterations": [], "casualty": {"state": state, "lost": [], "text": state, "job_id": "1"}}
-    gate = gate_of("x2", [PAIR], {("nccl", "n000"): dead, ("hpl", "n000"): {"state": "skipped", "iterations": [], "probes": {}}})
+    dead = {
+        "state": "casualty",
+        "iterations": [],
+        "casualty": {"state": state, "lost": [], "text": state, "job_id": "1"},
+    }
+    gate = gate_of(
+        "x2", [PAIR], {("nccl", "n000"): dead, ("hpl", "n000"): {"state": "skipped", "iterations": [], "probes": {}}}
+    )
     assert gate["outcome"] == {"n000": "owes", "n001": "owes"}
     assert {o["cause"] for o in gate["owes"].values()} == {cause}
 
 
 def test_a_lost_node_fails_and_its_partners_owe() -> None:
-    dead = {"state": "casualty", "iterations": [], "casualty": {"state": "NODE_FAIL", "lost": ["n001"], "text": "down", "job_id": "1"}}
+    dead = {
+        "state": "casualty",
+        "iterations": [],
+        "casualty": {"state": "NODE_FAIL", "lost": ["n001"], "text": "down", "job_id": "1"},
+    }
     gate = gate_of("x2", [PAIR], {("nccl", "n000"): dead})
     assert gate["outcome"] == {"n000": "owes", "n001": "failed"}
     assert gate["findings"][0]["fault"] == "node_crash"
 
 
 def test_a_node_that_somebody_drained_is_withdrawn_without_blame() -> None:
-    dead = {"state": "casualty", "iterations": [], "casualty": {"state": "NOT_STARTED", "lost": ["n001"], "text": "drained by root", "job_id": None}}
+    dead = {
+        "state": "casualty",
+        "iterations": [],
+        "casualty": {"state": "NOT_STARTED", "lost": ["n001"], "text": "drained by root", "job_id": None},
+    }
     skipped = {"state": "skipped", "iterations": [], "probes": {}, "reason": "nccl before"}
     gate = gate_of("x2", [PAIR], {("nccl", "n000"): dead, ("hpl", "n000"): skipped})
     assert gate["outcome"] == {"n000": "owes", "n001": "withdrawn"} and not gate["findings"]
 
 
 def test_the_rerun_limit_stops_with_a_cure_and_starts_anew_after_a_stop() -> None:
-    dead = {"state": "casualty", "iterations": [], "casualty": {"state": "TIMEOUT", "lost": [], "text": "TIMEOUT", "job_id": "1"}}
+    dead = {
+        "state": "casualty",
+        "iterations": [],
+        "casualty": {"state": "TIMEOUT", "lost": [], "text": "TIMEOUT", "job_id": "1"},
+    }
     changes = {("nccl", "n000"): dead, ("hpl", "n000"): {"state": "skipped", "iterations": [], "probes": {}}}
     gates: list[dict[str, Any]] = []
     for heat in range(2):
@@ -128,7 +160,11 @@ def test_a_slow_node_among_its_peers_fails_alone_but_not_in_a_group() -> None:
     gate = gate_of("single", [(f"n{i:03d}",) for i in range(8)], {("hpl", "n003"): slow})
     assert [n for n, o in gate["outcome"].items() if o == "failed"] == ["n003"]
     (finding,) = gate["findings"]
-    assert finding["unit"] == "GFLOPS" and finding["value"] == pytest.approx(3.795e5) and finding["limit"] == pytest.approx(4.085e5)
+    assert (
+        finding["unit"] == "GFLOPS"
+        and finding["value"] == pytest.approx(3.795e5)
+        and finding["limit"] == pytest.approx(4.085e5)
+    )
     assert "peers" in finding["limit_origin"] and finding["evidence"][0].endswith(":7")
     pairs = [(f"n{i:03d}", f"n{i + 1:03d}") for i in range(0, 8, 2)]
     group = gate_of("x2", pairs, {("hpl", "n002"): slow})
@@ -146,7 +182,16 @@ def test_two_nodes_have_no_median() -> None:
 def test_a_baseline_judges_a_lone_group() -> None:
     from tests.world import CRITERIA, iteration
 
-    base = {"workload": "nccl", "command": "all_reduce", "nodes": 2, "value": 373.0, "unit": "GB/s", "band": 0.05, "origin": "validation", "date": "d"}
+    base = {
+        "workload": "nccl",
+        "command": "all_reduce",
+        "nodes": 2,
+        "value": 373.0,
+        "unit": "GB/s",
+        "band": 0.05,
+        "origin": "validation",
+        "date": "d",
+    }
     slow = {"iterations": [iteration(0, "nccl", 331.0), iteration(1, "nccl", 340.0)]}
     gate = gate_of("x2", [PAIR], {("nccl", "n000"): slow}, criteria={**CRITERIA, "baselines": [base]})
     assert set(gate["outcome"].values()) == {"suspect"}
@@ -154,20 +199,33 @@ def test_a_baseline_judges_a_lone_group() -> None:
 
 def test_old_xids_do_not_count_and_new_ones_do() -> None:
     def xid(when: str, text: str) -> dict[str, Any]:
-        return seen("xid", node="n001", when=when, value=79.0, bdf="0000:c3:00", gpu=5, text=text, file=f"attempt0/probe-{when}/n001.txt")
+        return seen(
+            "xid",
+            node="n001",
+            when=when,
+            value=79.0,
+            bdf="0000:c3:00",
+            gpu=5,
+            text=text,
+            file=f"attempt0/probe-{when}/n001.txt",
+        )
 
     old = "[Mon Jan  1 00:00:00 2026] NVRM: Xid (PCI:0000:c3:00): 79, GPU has fallen off the bus."
     new = "[Tue Jan  2 00:00:00 2026] NVRM: Xid (PCI:0000:c3:00): 79, GPU has fallen off the bus."
     gate = gate_of("x2", [PAIR], {("nccl", "n000"): {"signals": [xid("before", old), xid("after", old)]}})
     assert set(gate["outcome"].values()) == {"passed"}
-    gate = gate_of("x2", [PAIR], {("nccl", "n000"): {"signals": [xid("before", old), xid("after", old), xid("after", new)]}})
+    gate = gate_of(
+        "x2", [PAIR], {("nccl", "n000"): {"signals": [xid("before", old), xid("after", old), xid("after", new)]}}
+    )
     assert gate["outcome"]["n001"] == "failed" and gate["findings"][0]["part"] == "gpu5"
 
 
 def test_halves_that_did_not_overlap_were_not_tested() -> None:
     from tests.world import iteration
 
-    late = {"iterations": [iteration(0, "nccl", start=5000.0, end=5010.0), iteration(1, "nccl", start=5010.0, end=5020.0)]}
+    late = {
+        "iterations": [iteration(0, "nccl", start=5000.0, end=5010.0), iteration(1, "nccl", start=5010.0, end=5020.0)]
+    }
     gate = gate_of("halves", [PAIR, ("n002", "n003")], {("nccl", "n000"): late})
     assert set(gate["outcome"].values()) == {"owes"}
     assert {o["cause"] for o in gate["owes"].values()} == {"overlap"}

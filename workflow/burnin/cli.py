@@ -151,6 +151,20 @@ def _verdict_text(document: dict[str, Any]) -> str:
 
 
 @cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def show(folder: Path) -> None:
+    """Print the verdict of the campaign in FOLDER (results/<campaign>)."""
+    from burnin import storage
+
+    try:
+        document = storage.read_json(folder / "summary.json", "summary")
+    except FileNotFoundError:
+        raise CampaignError(f"{folder} has no summary yet", "the first gate writes it; see burnin status") from None
+    click.echo(_verdict_text(document))
+    click.echo(f"  all of it: {folder / 'summary.json'}")
+
+
+@cli.command()
 @click.argument("tool", required=False)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--list", "listing", is_flag=True, help="List the tools.")

@@ -143,6 +143,10 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
         # files are merged key by key: null is how a second file takes a probe of the first one out
         kept = {tool: line for tool, line in probes["commands"].items() if line is not None}
         document["probes"] = {**probes, "commands": kept}
+    probes = document.get("probes")
+    if isinstance(probes, Mapping) and isinstance(probes.get("commands"), Mapping):
+        # a second config file can only add to a mapping; null takes a tool out
+        document["probes"] = {**probes, "commands": {k: v for k, v in probes["commands"].items() if v is not None}}
     _check_schema(document)
     config = Config(document, root)
     _check_sense(config)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# Targets for people: demo, test, lint. Everything runs in .venv, made from requirements.lock (versions and hashes).
+SHELL := /bin/bash
+PY ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CLUSTER := tests/integration/slurm/cluster.sh
+
+.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-grouping fuzz slurm-up slurm-down dag
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make demo        an 8-node campaign on the simulated cluster; finds three broken nodes by itself
+demo: $(READY)
+	@mkdir -p results
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile lab 2>&1 | tee results/demo.log | grep --line-buffered -E '^(burnin|Job |  (What|accepted|failed|dgx))|rror' ; exit $${PIPESTATUS[0]}
+	@$(BIN)/burnin show results/demo
+
+## make demo-clean  forget the demo, so that make demo starts anew
+demo-clean:
+	rm -rf results/demo results/demo.log
+
+$(READY): requirements.lock pyproject.toml
+	@$(PY) -c 'import sys; sys.exit("burnin needs Python 3.11 or newer, $(PY) is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
+	test -x $(BIN)/python || $(PY) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+venv: $(READY)
+
+## make test        all tests; those that need a real Slurm or Grid Engine start it themselves where they can (root, Debian)
+test: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST)
+
+## make lint        ruff, mypy, snakemake --lint, snakefmt
+lint: $(READY)
+	$(BIN)/ruff check workflow tests benchmarks lab
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile lab --lint
+	@wc -l Snakefile workflow/rules/*.smk | awk '$$2 != "total" && $$1 > ($$2 == "Snakefile" ? 80 : 150) {print $$2 " has " $$1 " lines, too many"; bad=1} END {exit bad}'
+
+format: $(READY)
+	$(BIN)/ruff format workflow tests benchmarks
+	$(BIN)/snakefmt Snakefile workflow/rules
+
+## make lock        resolve requirements.in again
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-emit-find-links --upgrade -o requirements.lock requirements.in
+
+## make bench-dag   time of snakemake -n for 64, 256 and 1,024 nodes
+bench-dag: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/bench_dag.py
+
+## make bench-read  reading big logs against grep on the same file
+bench-read: $(READY)
+	$(BIN)/python benchmarks/bench_read.py
+
+bench-grouping: $(READY)
+	$(BIN)/python benchmarks/bench_grouping.py
+
+## make fuzz        damaged input for every reader (COUNT=1000000)
+COUNT ?= 1000000
+fuzz: $(READY)
+	$(BIN)/python benchmarks/fuzz.py --count $(COUNT)
+
+## make slurm-up    a real Slurm on this machine (root, Debian): 8 nodes, each one kill away from a power cut
+slurm-up: $(READY)
+	$(CLUSTER) up
+
+## make slurm-down  stop it
+slurm-down:
+	$(CLUSTER) down
+
+## make dag         results/dag.svg: the ladder as a picture (needs graphviz)
+dag: $(READY)
+	@mkdir -p results
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile lab --rulegraph | dot -Tsvg > results/rulegraph.svg
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile lab --dag | dot -Tsvg > results/dag.svg
+	@echo results/dag.svg results/rulegraph.svg
