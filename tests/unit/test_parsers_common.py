@@ -70,22 +70,68 @@ def test_nul_bytes_are_a_problem(tmp_path: Path) -> None:
     assert any("NUL" in p for p in problems)
 
 
-@given(st.lists(st.sampled_from([b"a WARN b", b"plain", b"", b"x\ry WARN", b"WARN WARN", b"\xff"]), max_size=40))
-def test_candidates_are_the_lines_with_the_needle(tmp_path_factory: pytest.TempPathFactory, rows: list[bytes]) -> None:
+ROWS = [
+    b"a WARN b",
+    b"plain",
+    b"",
+    b"x\ry WARN",
+    b"WARN WARN",
+    b"\xff",
+    b"n NCCL INFO x",
+    b"n NCCL INFO WARN",
+    b"l" * 5000,
+]
+
+
+@given(st.lists(st.sampled_from(ROWS), max_size=60), st.booleans(), st.integers(64, 300))
+def test_candidates_are_the_lines_that_matter(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[bytes], last: bool, block: int
+) -> None:
     path = tmp_path_factory.mktemp("c") / "x"
-    path.write_bytes(b"\n".join(rows))
-    wanted = [n for n, raw in enumerate(rows, 1) if b"WARN" in raw]
-    assert sorted({n for n, _ in common.candidate_lines(path, common.needles(b"WARN"))}) == wanted
+    path.write_bytes(b"\n".join(rows) + (b"\n" if last else b""))
+    old, common.BLOCK = common.BLOCK, block
+    try:
+        needles = common.Prefilter(needles=(b"WARN", b"never"), from_size=0)
+        found = {n for n, _ in common.candidate_lines(path, needles)}
+        boring = common.Prefilter(boring=b" NCCL INFO ", keep=(b"WARN",), from_size=0)
+        rest = dict(common.candidate_lines(path, boring))
+    finally:
+        common.BLOCK = old
+    full = dict(common.numbered_lines(path))
+    assert {n for n, raw in enumerate(rows, 1) if b"WARN" in raw} <= found
+    assert {n for n, text in full.items() if " NCCL INFO " not in text and text} <= set(rest)
+    assert all(full[n] == text for n, text in rest.items())
 
 
 def test_candidates_across_blocks(tmp_path: Path) -> None:
     path = tmp_path / "big"
     with path.open("wb") as handle:
-        for i in range(200_000):
+        for i in range(600_000):
             handle.write(b"line %d%s\n" % (i + 1, b" WARN" if i % 1000 == 7 else b""))
-    found = list(common.candidate_lines(path, common.needles(b"WARN", b"never")))
-    assert len(found) == 200
-    assert all(text == f"line {n} WARN" for n, text in found)
+    found = list(common.candidate_lines(path, common.Prefilter(needles=(b"WARN", b"never"))))
+    wanted = [(n, t) for n, t in found if "WARN" in t]
+    assert len(wanted) == 600
+    assert all(text == f"line {n} WARN" for n, text in wanted)
+    # the first and the last block come in full
+    assert found[0] == (1, "line 1") and found[-1] == (600_000, "line 600000")
+    assert len(found) < 30_000
+
+
+def test_candidates_of_a_line_longer_than_the_buffer(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(b"a\n" + b"x" * (9 << 20) + b"\nb WARN\n" + b"pad\n" * 100_000)
+    problems: list[str] = []
+    found = list(common.candidate_lines(path, common.Prefilter(needles=(b"WARN",)), problems))
+    assert (3, "b WARN") in found
+    assert all(len(t) <= common.LINE_LIMIT for _, t in found)
+    old, common.LONGEST = common.LONGEST, 1 << 20
+    try:
+        problems.clear()
+        found = list(common.candidate_lines(path, common.Prefilter(needles=(b"WARN",)), problems))
+    finally:
+        common.LONGEST = old
+    assert (3, "b WARN") in found
+    assert "line 2 is longer" in problems[0]
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,16 @@ def read_file(tool: str, path: str | os.PathLike[str], *, strict: bool = False, 
     """
     parser = parser_for(tool, **options)
     source = LineSource(path, getattr(parser, "line_limit", LINE_LIMIT))
-    pattern = getattr(parser, "candidates", None)
+    prefilter = getattr(parser, "candidates", None)
     at = 0
     trouble: list[str] = []
     try:
         if (scan := getattr(parser, "scan", None)) is not None:
             scan(source)
         else:
-            for number, line in source if pattern is None else source.candidates(pattern):
+            for number, line in (
+                source if prefilter is None else source.candidates(prefilter, getattr(parser, "watch", lambda: True))
+            ):
                 at = number
                 parser.feed(number, line)
         if source.last_unterminated is not None and hasattr(parser, "unterminated"):

@@ -11,7 +11,7 @@ import codecs
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -31,7 +31,6 @@ KEEP_PER_KIND = 200
 
 #: One number as tools print it; never matches N/A, ERR!, "-" or an empty cell.
 NUMBER = r"(?:[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?:inity)?)"
-_NUMBER = re.compile(NUMBER + r"\Z")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
@@ -66,10 +65,11 @@ def number(text: str | None) -> float | None:
     """
     if text is None:
         return None
-    text = text.strip()
-    if not _NUMBER.match(text):
+    try:
+        value = float(text)
+    except ValueError:
         return None
-    return float(text)
+    return None if "_" in text else value  # Python's digit grouping is no tool's
 
 
 def integer(text: str | None) -> int | None:
@@ -143,6 +143,7 @@ class Prefix:
 
 NO_PREFIX = Prefix()
 
+_NEVER_PREFIX = frozenset("#(|{}*=-+,;:\"'`")
 _QUOTED = re.compile(r"(?:>\s?)+")
 _SHIPPER = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\s?[+-]\d\d:?\d\d)?):?[ \t]+")
 _OPENMPI = re.compile(r"\[(?:[^\],\[]*,)?(\d+)\]<(stdout|stderr|stddiag)>:\s?")
@@ -173,6 +174,9 @@ def peel(line: str, hosts: frozenset[str] = frozenset()) -> tuple[str, Prefix]:
     """
     if not line:
         return line, NO_PREFIX
+    c = line[0]
+    if c in _NEVER_PREFIX:
+        return line, NO_PREFIX
     found: dict[str, Any] = {}
     for _ in range(8):
         if not line:
@@ -193,6 +197,11 @@ def peel(line: str, hosts: frozenset[str] = frozenset()) -> tuple[str, Prefix]:
             m = _QUOTED.match(line)
             if m is None:
                 break
+        elif c == " " or c == "\t":
+            # Only srun aligns its number to the right.
+            if "task" in found or (m := _SRUN_L.match(line)) is None:
+                break
+            found["task"] = int(m[1])
         else:
             if m := _SHIPPER.match(line):
                 found.setdefault("time", m[1])
@@ -242,8 +251,9 @@ class Prefilter:
     """Which lines of a large file are worth decoding; everything else is only counted.
 
     With `boring`, a line that contains it is left out unless it also contains one of `keep`; a block in which every
-    line is boring and the first word of `keep` is absent is skipped after a count and a search. With `needles`, only lines with one of these words come. The first
-    and the last block of a file always come in full. Files smaller than `from_size` are never filtered.
+    line is boring and the first word of `keep` is absent is skipped after a count and a search. With `needles`, only
+    lines with one of these words come. The first and the last block of a file always come in full. Files smaller
+    than `from_size` are never filtered.
     """
 
     boring: bytes = b""
@@ -251,42 +261,36 @@ class Prefilter:
     needles: tuple[bytes, ...] = ()
     from_size: int = 4 << 20
 
-    def spans(self, block: bytearray, end: int, lines: int, whole: bool) -> Iterator[tuple[int, int, int]]:
-        """Yield (lines before it in the block, start, end without newline) of every line worth decoding.
+    def pick(self, block: bytearray, end: int, lines: int, whole: bool, watch: bool) -> Iterable[tuple[int, bytes]]:
+        """Return (lines before it in the block, line) of every line worth decoding.
 
-        `lines` is the number of newlines in the block, `whole` asks for all lines.
+        `lines` is the number of newlines in the block, `whole` asks for all lines, `watch` for those with `keep`.
         """
         if whole:
-            return self._all(block, end)
+            rows = bytes(block[:end]).split(b"\n")
+            if end and block[end - 1] == 10:
+                rows.pop()
+            return enumerate(rows)
         if not self.boring:
             return self._found(self.needles, block, end)
         # Every message ends its line, so equal counts mean that no other line is in the block.
         if block.count(self.boring, 0, end) != lines:
             return self._not_boring(block, end)
-        if self.keep and block.find(self.keep[0], 0, end) >= 0:
+        if watch and self.keep and block.find(self.keep[0], 0, end) >= 0:
             return self._found(self.keep, block, end)
-        return iter(())
+        return ()
 
-    @staticmethod
-    def _all(block: bytearray, end: int) -> Iterator[tuple[int, int, int]]:
-        start = offset = 0
-        while start < end:
-            stop = block.find(b"\n", start, end)
-            stop = end if stop < 0 else stop
-            yield offset, start, stop
-            start, offset = stop + 1, offset + 1
-
-    def _not_boring(self, block: bytearray, end: int) -> Iterator[tuple[int, int, int]]:
-        start = 0
+    def _not_boring(self, block: bytearray, end: int) -> list[tuple[int, bytes]]:
         boring = self.boring
-        kept = {at for _, at, _ in self._found(self.keep, block, end)}
-        for offset, line in enumerate(bytes(block[:end]).split(b"\n")):
-            if (boring not in line or start in kept) and (line or start < end):
-                yield offset, start, start + len(line)
-            start += len(line) + 1
+        rows = enumerate(bytes(block[:end]).split(b"\n"))
+        picked = [(offset, row) for offset, row in rows if boring not in row and row]
+        if self.keep:
+            picked += [(offset, row) for offset, row in self._found(self.keep, block, end) if boring in row]
+            picked.sort()
+        return picked
 
     @staticmethod
-    def _found(words: tuple[bytes, ...], block: bytearray, end: int) -> Iterator[tuple[int, int, int]]:
+    def _found(words: tuple[bytes, ...], block: bytearray, end: int) -> Iterator[tuple[int, bytes]]:
         starts: dict[int, int] = {}
         for word in words:
             at = block.find(word, 0, end)
@@ -299,7 +303,7 @@ class Prefilter:
         for start in sorted(starts):
             offset += block.count(b"\n", counted, start)
             counted = start
-            yield offset, start, starts[start]
+            yield offset, bytes(block[start : starts[start]])
 
 
 class LineSource:
@@ -424,8 +428,10 @@ class LineSource:
                 else:
                     yield number_, clean(raw.decode("utf-8", "replace"))
 
-    def candidates(self, prefilter: Prefilter) -> Iterator[tuple[int, str]]:
+    def candidates(self, prefilter: Prefilter, watch: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, str]]:
         """Yield only the lines that `prefilter` lets through, with exact line numbers.
+
+        `watch` says before every block whether lines with words of `prefilter.keep` are of interest at all now.
 
         Lines that do not pass are never decoded, and whole blocks of them are only counted. Small files, UTF-16 and
         compressed ones are read in full, so `Prefilter` must be a hint: a reader gives the same verdict without it.
@@ -439,8 +445,11 @@ class LineSource:
         for first, block, end, lines, whole in self._reused_blocks(size):
             if not self.damaged and block.find(b"\0", 0, end) >= 0:
                 self._note("the file has NUL bytes: a hole, or not a text file")
-            for offset, start, stop in prefilter.spans(block, end, lines, whole):
-                yield from self._pieces(first + offset, bytes(block[start:stop]))
+            for offset, raw in prefilter.pick(block, end, lines, whole, watch()):
+                if b"\r" in raw or len(raw) > self.limit:
+                    yield from self._pieces(first + offset, raw)
+                else:
+                    yield first + offset, clean(raw.decode("utf-8", "replace"))
 
     def _reused_blocks(self, size: int) -> Iterator[tuple[int, bytearray, int, int, bool]]:
         """Yield (number of the first line, buffer, end of its last whole line, newlines, is it the first or last).

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from burnin.parsers.common import (
     LINE_LIMIT,
     Collector,
+    Prefilter,
     bdf,
     finite,
     integer,
@@ -67,6 +68,7 @@ _OOB = re.compile(r"#?\s*Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<v>OK|FAILED
 _AVG = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(?P<n>\S+)\s*(?P<v>OK|FAILED)?\s*(?P<rest>.*)")
 _ERROR = re.compile(r"#\s*error: (?P<text>.*)")
 _REDUCED = re.compile(r"#?\s*Reducing maxBytes to (?P<n>\d+) due to memory limitation")
+_NETWORK_LINE = re.compile(r"([^\s:]{1,253}):\d+:\d+ \[\d+\] NCCL INFO Using network ([\w./+-]+)\Z")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
 _VALUE = re.compile(r"[-+]?(?:\d|\.\d|nan|inf|NaN|N/A)", re.IGNORECASE)
 _ROW_HEAD = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w*(?:\s|$)")
@@ -284,6 +286,7 @@ class Parser:
 
     tool: ClassVar[str] = "nccl"
     line_limit: ClassVar[int] = 16 << 20  # a JSON document may be one line
+    candidates: ClassVar[Prefilter] = Prefilter(boring=b" NCCL INFO ", keep=(b"Using network", b"No device found"))
 
     def __init__(self, expected_ranks: int | None = None, collective: str | None = None) -> None:
         self.expected_ranks = expected_ranks
@@ -325,6 +328,8 @@ class Parser:
                 self._feed_json(line)
                 return []
             self.seen_text = bool(stripped)
+        if "NCCL INFO Using network " in line and self._known_network(line):
+            return []
         if len(line) > LINE_LIMIT:
             line = line[:LINE_LIMIT]
             self.damaged = True
@@ -339,6 +344,10 @@ class Parser:
                 return self.found.extend(signals)
         signals += self._table_line(number, line, text, prefix.any_rank)
         return self.found.extend(signals)
+
+    def watch(self) -> bool:
+        """Say whether NCCL's set-up messages are expected: they stand between a run's parameters and its rows."""
+        return self.run is None or self.run.row_count == 0
 
     def unterminated(self, number: int) -> None:
         """Note that the last line has no newline: a number on it may be cut."""
@@ -356,6 +365,15 @@ class Parser:
                 self.run.ended = "time limit"
             elif s.kind in ("step_cancelled", "node_failure") and self.run is not None and self.run.ended is None:
                 self.run.ended = str(s.detail.get("why") or s.kind.replace("_", " ")).lower()
+
+    def _known_network(self, line: str) -> bool:
+        """Return whether the line repeats a host's network: every rank of every run prints it, so be quick."""
+        m = _NETWORK_LINE.match(line)
+        if m is None or self.job.networks.get(m[1]) != m[2]:
+            return False
+        self.job.nccl_lines += 1
+        self._network()
+        return True
 
     def _network(self) -> None:
         if self.run is not None and self.run.end_line is None:
@@ -582,12 +600,13 @@ class Parser:
     def _side(run: _Run, tokens: list[str]) -> dict[str, Any]:
         cells = dict(zip(run.side, tokens, strict=False))
         time = number(cells.get("time"))
+        wrong = cells["#wrong"] if "#wrong" in cells else cells.get(run.side[-1], "")
         return {
             "time_us": time * 1000.0 if time is not None and run.unit_ms else time,
             "algbw": number(cells.get("algbw")),
             "busbw": number(cells.get("busbw")),
-            "wrong": number(cells.get(run.side[-1]) if "#wrong" not in cells else cells["#wrong"]),
-            "wrong_text": cells.get("#wrong", cells.get(run.side[-1], "")),
+            "wrong": number(wrong),
+            "wrong_text": wrong,
         }
 
     def _take_row(
