@@ -9,10 +9,11 @@ Verdict. The kernel log has no end mark and reports no checks, only events:
 - `fail`: it contains an event that the kernel itself calls fatal or uncorrected: an Xid other than those named in
   `NO_VERDICT_XIDS`, a fatal SXid, a lost GPU, an uncorrected PCIe or memory error, a panic, or a port that went down
   and did not come back;
-- `unknown`: events that only context can judge (an application's Xid 13 or 31, a clean-up 45, a hung task), or the
-  text may have been cut (`whole` was not given), or nothing in it is a kernel line;
-- `pass`: the caller knows that the text is whole, it has kernel lines, and nothing of the above is in it. Whether it
-  reaches back to the start of a test is for judging: see `first_time` and the signal `log_starts`.
+- `unknown`: the text may have been cut (`whole` was not given), or nothing in it is a kernel line;
+- `pass`: the caller knows that the text is whole, it has kernel lines, and nothing of the first kind is in it. Events
+  that only context can judge (an application's Xid 13 or 31, a clean-up 45, a hung task, a port that came back) are
+  signals and do not decide: they may be older than the test. `needs_context` says that there are some. Whether the log
+  reaches back to the start of a test is for judging too: see `first_time` and the signal `log_starts`.
 
 Floods. Events of one kind at one place (host, device, code) are counted without limit; the first and the last
 `KEEP_EACH` are kept as signals, so that a flood before a test does not hide what happened in it. `detail["count"]` of
@@ -34,7 +35,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from burnin.parsers.common import NO_PREFIX, LineSource, Prefix, bdf, quote, signal
+from burnin.parsers.common import LineSource, Prefix, bdf, quote, signal
 from burnin.parsers.hosted import MOST_HOSTS, HostedParser
 from burnin.parsers.reading import Reading, Signal, Verdict
 
@@ -43,6 +44,8 @@ KEEP_EACH = 8
 #: Most places (kind, host, device, code) told apart; more are only counted by kind.
 MOST_PLACES = 4096
 
+#: Kinds that are counted at a place and listed once.
+_COUNTED = frozenset({"pcie_corrected", "memory_ce"})
 #: Xids that say nothing about the hardware by themselves: applications' faults (11, 13, 25, 31, 32, 43, 69, 80, 137),
 #: clean-up after another fault (45), notes (37, 38, 63 row remapped as designed, 92, 93, 106, 107, 121, 141, 152-154,
 #: 162, 163). After NVIDIA's Xid catalogue ("ignore", "restart app" with an application as the cause).
@@ -76,6 +79,7 @@ _ISO = re.compile(
 _UNIX = re.compile(r"(\d{9,10}\.\d{6})\s+")
 _SYSLOG = re.compile(rf"({_MON}) +(\d{{1,2}}) (\d\d):(\d\d):(\d\d)(?:\.\d+)?\s+")
 _KERNEL = re.compile(r"(?:([\w.-]+) )?kernel(?:\[\d+\])?: ?")
+_PROGRAM = re.compile(r"([\w.-]+) [\w./-]+(?:\[\d+\])?: ")
 _CALLER = re.compile(r"\[\s*[TC]\d+\] ?")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -159,6 +163,9 @@ def strip(line: str, year: int = 2000) -> tuple[str, Stamp, bool]:
                 stamp.host = m[1]
             kernel = True
         else:
+            if not kernel and stamp.value is not None and (m := _PROGRAM.match(line)):
+                stamp.host = m[1]  # another program's line, the fabric manager's for example
+                line = line[m.end() :]
             break
         line = line[m.end() :]
     return line, stamp, kernel
@@ -252,6 +259,7 @@ _WORDS = (
 # Looking for each of these words in 100 MB takes longer than grep does for its whole pattern, and a regular expression
 # of them ten times as long. But all of them leave a mark in the few characters kept here, which are a tenth of a log:
 # throwing the others away is one pass, and searching what is left costs next to nothing.
+PIECE = 256 * 1024
 _DROP = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ\nx5_-"))
 _MARKS: tuple[bytes, ...] = (
     b"NVRM",  # NVRM
@@ -280,6 +288,23 @@ _MARKS: tuple[bytes, ...] = (
 )
 
 
+def _marked(short: bytes) -> set[int]:
+    """Return the numbers (from 0) of the lines of a text without `_DROP` that have one of `_MARKS`."""
+    out: set[int] = set()
+    for mark in _MARKS:
+        at = short.find(mark)
+        index = seen = 0
+        while at >= 0:
+            index += short.count(b"\n", seen, at)
+            seen = at
+            out.add(index)
+            end = short.find(b"\n", at)
+            if end < 0:
+                break
+            at = short.find(mark, end)
+    return out
+
+
 @dataclass(slots=True)
 class _Place:
     """One event at one place: how often, and the signals kept from both ends."""
@@ -302,7 +327,7 @@ class _Host:
     serial_for: str | None = None
     apei: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
-    aer_head: tuple[int, str, str] | None = None
+    aer_head: Signal | None = None
     uncorrected: bool = False
     down: dict[str, bool] = field(default_factory=dict)
 
@@ -330,45 +355,38 @@ class Parser(HostedParser):
     # ------------------------------------------------------------------------------------------------------ speed
 
     def scan(self, source: LineSource) -> None:
-        """Read a file: only lines that may be events, and the first and last lines of blocks for their time stamps."""
+        """Read a file: only lines that may be events, and the first line of every block and the last lines of the file.
+
+        The latter are read for their stamps, which say what time the log covers and whether the clock went back.
+        """
+        given = 0
+        number, tail = 1, b""
         for first, block, _whole in source.blocks():
-            short = block.translate(None, _DROP)
-            source.newlines = newlines = short.count(b"\n")
-            wanted: set[int] = set()
-            for mark in _MARKS:
-                at = short.find(mark)
-                index = seen = 0
-                while at >= 0:
-                    index += short.count(b"\n", seen, at)
-                    seen = at
-                    wanted.add(index)
-                    end = short.find(b"\n", at)
-                    if end < 0:
-                        break
-                    at = short.find(mark, end)
-            if wanted:
-                lines = block.split(b"\n")
-                # The ends of a block are looked at for their stamps, which say what time the log covers.
-                wanted.update(range(min(2, len(lines))), range(max(len(lines) - 4, 0), len(lines)))
-                for index in sorted(wanted):
-                    self._give(source, first + index, lines[index])
-                continue
-            at = 0
-            for index in range(2):
-                end = block.find(b"\n", at)
-                self._give(source, first + index, block[at : end if end >= 0 else len(block)])
-                at = end + 1
-                if not 0 < at < len(block):
-                    break
-            count = first + newlines - block.endswith(b"\n")
-            end = len(block) - block.endswith(b"\n")
-            ends: list[bytes] = []
-            while len(ends) < 3 and end > at > 0:
-                start = block.rfind(b"\n", 0, end) + 1
-                ends.append(block[start:end])
-                end = start - 1
-            for back, raw in reversed(list(enumerate(ends))):
-                self._give(source, count - back, raw)
+            at, number = 0, first
+            while at < len(block):
+                # Small pieces stay in the processor's cache, and only a piece with an event is split into lines.
+                end = block.rfind(b"\n", at, at + PIECE) + 1 or block.find(b"\n", at) + 1 or len(block)
+                piece = block[at:end]
+                short = piece.translate(None, _DROP)
+                wanted = _marked(short)
+                if wanted or not at:
+                    lines = piece.split(b"\n")
+                    wanted.add(0)
+                    for index in sorted(wanted):
+                        self._give(source, number + index, lines[index])
+                    given = number + max(wanted)
+                number += short.count(b"\n")
+                at = end
+            source.newlines = number - first
+            tail = block[-4096:]
+        ends = tail.split(b"\n")
+        if not tail.endswith(b"\n"):
+            number += 1  # the last line has no newline, so it was not counted
+        else:
+            ends.pop()
+        for back in range(min(4, len(ends)), 0, -1):
+            if number - back > given:
+                self._give(source, number - back, ends[-back])
 
     def _give(self, source: LineSource, number: int, raw: bytes) -> None:
         if raw:
@@ -466,7 +484,7 @@ class Parser(HostedParser):
         elif "mlx5_core" in text and "PCIe Bus Error" not in text:
             yield from self._mlx5(number, text, host)
         elif "PCIe Bus Error" in text or "AER:" in text or "DPC:" in text:
-            yield from self._pcie(number, text, host)
+            yield from self._pcie(number, text, host, stamp)
         elif "EDAC" in text:
             if m := _EDAC.search(text):
                 yield from self._edac(number, text, m)
@@ -600,7 +618,7 @@ class Parser(HostedParser):
     def _mlx5(self, number: int, text: str, host: _Host) -> Iterator[Signal]:
         if m := _MLX_IB.search(text):
             if m[4] == "DOWN":
-                host.down[m[2]] = True
+                host.down[m[2]] = self.context = True
                 yield signal("ib_port_down", number, text, bdf=bdf(m[1]), device=m[2], detail={"port": int(m[3])})
             elif m[4] == "ACTIVE":
                 host.down.pop(m[2], None)
@@ -608,7 +626,7 @@ class Parser(HostedParser):
         elif m := _MLX_ETH.search(text):
             kind = "ib_port_down" if m[3] == "down" else "ib_port_up"
             if m[3] == "down":
-                host.down[m[2]] = True
+                host.down[m[2]] = self.context = True
             else:
                 host.down.pop(m[2], None)
             yield signal(kind, number, text, bdf=bdf(m[1]), device=m[2], detail={"layer": "Ethernet"})
@@ -622,7 +640,7 @@ class Parser(HostedParser):
         elif m := _MLX_HEALTH.search(text):
             yield signal("hca_event", number, text, bdf=bdf(m[1]), detail={"what": m[2].strip()[:60]})
 
-    def _pcie(self, number: int, text: str, host: _Host) -> Iterator[Signal]:
+    def _pcie(self, number: int, text: str, host: _Host, stamp: Stamp) -> Iterator[Signal]:
         if m := _AER_BUS.search(text):
             severity = m[3].lower()
             detail: dict[str, Any] = {"driver": m[1].rstrip(":"), "type": m[5].strip()}
@@ -643,7 +661,8 @@ class Parser(HostedParser):
         elif m := _AER_HEAD.search(text):
             self.bad = True
             if host.aer_head is None:
-                host.aer_head = (number, text, m[3] or m[1])
+                head = signal("pcie_uncorrected", number, text, bdf=bdf(m[3] or m[1]))
+                host.aer_head = self._dated(head, stamp)
 
     def _edac(self, number: int, text: str, m: re.Match[str]) -> Iterator[Signal]:
         n = int((m[2] or "1")[:9])
@@ -702,9 +721,8 @@ class Parser(HostedParser):
         """Return the reading of the whole log."""
         for name, host in self.hosts.items():
             if host.aer_head is not None and not host.uncorrected:
-                number, text, where = host.aer_head
                 # Only the root port spoke: its message names the device, or nothing does.
-                self._keep(signal("pcie_uncorrected", number, text, Prefix(name), bdf=bdf(where)), NO_PREFIX)
+                self._keep(host.aer_head, Prefix(name))
             if host.down:
                 self.bad = True
         recognised = self.kernel_lines > 0 or any(k[0] != "log_starts" for k in self.places)
@@ -722,15 +740,15 @@ class Parser(HostedParser):
                     extra["last_time"] = last.detail["time"]
                 first = replace(
                     first,
-                    value=float(place.count) if first.kind in ("pcie_corrected", "memory_ce") else first.value,
+                    value=float(place.count) if first.kind in _COUNTED else first.value,
                     detail={**first.detail, **extra},
                 )
-            if place.count > len(kept):
+            if place.count > len(kept) and first.kind not in _COUNTED:
                 self.note(
                     f"{place.count} events '{first.kind}' at {first.device or first.bdf or 'one place'}: "
                     f"the first and last {KEEP_EACH} are listed"
                 )
-            if first.kind in ("pcie_corrected", "memory_ce"):
+            if first.kind in _COUNTED:
                 signals.append(first)  # counted, not listed
             else:
                 signals += [first, *kept[1:]]
@@ -750,14 +768,13 @@ class Parser(HostedParser):
         reading.data = {**self._times(), "xids": xids, "counts": dict(sorted(self.counts.items()))}
         if self.gpus:
             reading.data["gpus"] = self.gpus
+        if self.context:
+            reading.data["needs_context"] = True
         if self.jumps:
             reading.data["clock_jumps"] = self.jumps
         verdict: Verdict = "pass"
         if self.bad:
             verdict = "fail"
-        elif self.context:
-            verdict = "unknown"
-            reading.problems.append("there are events that only their context can judge (see the signals)")
         elif recognised and not self.whole:
             reading.problems.append("a kernel log has no end mark: nothing proves that this one is whole")
         reading.verdict = verdict

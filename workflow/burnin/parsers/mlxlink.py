@@ -13,9 +13,9 @@ Verdict, for each port of the text:
   which may be before the burn-in; their difference does. Each above 0 is a signal. So is an effective BER above
   `BER_SIGNAL`, and a lane more than `LANE_SPREAD_DB` below the median of its module's other lanes (in range, and still
   a dirty connector).
-- `unknown`: a value that should be there on an Active link is N/A or unreadable, BER was measured for less than
-  `SHORT_MINUTES`, counters that were asked for are missing, or nothing proves that the text is whole (text has no end
-  mark: see `whole`; JSON proves itself).
+- `unknown`: a value that should be there on an Active link is N/A or unreadable, counters that were asked for are
+  missing, or nothing proves that the text is whole (text has no end mark: see `whole`; JSON proves itself). A BER over
+  less than `SHORT_MINUTES` says nothing; that is a problem, no verdict, since a burn-in begins with cleared counters.
 - `pass`: all of it present and good.
 
 data of the (last) port: `device`, `state`, `physical_state`, `speed`, `width`, `fec`, `opcode`, `recommendation`,
