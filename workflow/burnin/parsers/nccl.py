@@ -225,9 +225,9 @@ class _Run:
         return ("pass" if complete and not why else "unknown"), complete, why
 
     def _expected_rows(self) -> int | None:
-        if "factor" not in self.params or self.params.get("min_bytes", 0) <= 0 or self.json:
+        low, high, factor = (self.params.get(k, 0) for k in ("min_bytes", "max_bytes", "factor"))
+        if low <= 0 or self.json:
             return None
-        low, high, factor = self.params["min_bytes"], self.params["max_bytes"], self.params["factor"]
         if factor < 2 or high < low:
             return None
         n = 0
