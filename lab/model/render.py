@@ -856,6 +856,7 @@ def views(lab: Lab, name: str) -> dict[str, str]:
         for hca in range(node.gpus):
             head = mlxlink_head(node, hca)
             texts[f"mlxlink-c-mlx5_{hca}"] = head + mlxlink_counters(node, hca)
+            texts[f"mlxlink-m-mlx5_{hca}"] = head + mlxlink_module(node, hca)
     if "ipmitool" not in unreadable:
         texts["sdr-elist"] = sdr_elist(node)
     return texts
