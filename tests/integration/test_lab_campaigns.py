@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole campaigns on the lab through Snakemake: each fault is found on the right node, as the right part, or is nobody's."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from burnin.runs.journal import completed
+
+from tests.integration.campaigns import QUICK, Lab
+
+FOUND = [
+    ("fan_failed", {"node": "dgx03", "part": "FAN6"}, "hpl", ("fan_failed", "FAN6")),
+    ("link_degrading", {"node": "dgx02", "part": "mlx5_3", "min_nodes": 2}, "nccl", ("link_degrading", "mlx5_3")),
+    ("gpu_off_bus", {"node": "dgx04", "part": "gpu5", "step": "halves"}, "nemo", ("gpu_off_bus", "gpu5")),
+    (
+        "silent_data_corruption",
+        {"node": "dgx03", "part": "gpu2", "step": "single"},
+        "nccl",
+        ("silent_data_corruption", "node"),
+    ),
+    ("node_crash", {"node": "dgx02", "step": "halves"}, "nccl", ("node_crash", "node")),
+    ("hang", {"node": "dgx01", "step": "single"}, "nccl", ("hang", "node")),
+    ("nan_loss", {"node": "dgx04", "step": "single"}, "nemo", ("nan_loss", "node")),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "workload", "expected"), FOUND, ids=[f[0] for f in FOUND])
+def test_a_fault_is_found_and_nobody_else_fails(
+    tmp_path: Path, kind: str, fields: dict[str, Any], workload: str, expected: tuple[str, str]
+) -> None:
+    lab = Lab(tmp_path, [{"kind": kind, **fields}], workloads=[workload])
+    lab.snakemake()
+    assert lab.faults() == {fields["node"]: expected}
+    others = {n: s for n, s in lab.statuses().items() if n != fields["node"]}
+    assert set(others.values()) == {"accepted"}
+    summary = lab.summary
+    assert summary["verdict"] == "rejected"
+    entry = summary["nodes"][fields["node"]]
+    assert entry["failed_step"] == fields.get("step", entry["failed_step"]) and entry["failed_workload"] == workload
+    for place in entry["evidence"]:
+        path, line = place.rsplit(":", 1)
+        assert len((lab.dir / path).read_text(errors="replace").splitlines()) >= int(line), place
+    for node in others:
+        for step in ("single", "halves", "full"):
+            assert summary["nodes"][node]["hours"][step][workload] > 0, f"{node} has no time in {step}"
+    drained = (lab.dir / "single" / "heat0" / "gate.json").parent.parent.parent
+    reasons = [g for g in drained.rglob("gate.json") if f'"{fields["node"]}": "drained: burnin test: ' in g.read_text()]
+    assert reasons, "the failed node was drained with an owned reason"
+
+
+def test_out_of_memory_everywhere_stops_with_a_cure_and_drops_nobody(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, [{"kind": "oom_all_nodes"}], workloads=["nemo"])
+    done = lab.snakemake(check=False)
+    assert done.returncode != 0 and "recipe" in done.stderr and "What to do" in done.stderr
+    assert not lab.faults() and set(lab.statuses().values()) == {"running"}
+    again = lab.snakemake(check=False)
+    assert again.returncode != 0, "the same command tries once more, and stops again"
+    assert (lab.dir / "single" / "heat1" / "gate.json").exists() and not lab.faults()
+
+
+def test_a_resume_from_scratch_stops_and_drops_nobody(tmp_path: Path) -> None:
+    lab = Lab(
+        tmp_path,
+        [{"kind": "resume_from_scratch"}],
+        nodes="dgx01",
+        workloads=["nemo"],
+        resume_test={"workload": "nemo", "steps_after_checkpoint": 5},
+    )
+    done = lab.snakemake(check=False)
+    assert done.returncode != 0 and "resume_from_scratch" in done.stderr
+    assert not lab.faults()
+
+
+@pytest.mark.parametrize("nodes", ["dgx01", "dgx[01-02]", "dgx[01-03]", "dgx[01-05]", "dgx[01-07]"])
+def test_any_number_of_healthy_nodes_is_accepted(tmp_path: Path, nodes: str) -> None:
+    lab = Lab(tmp_path, nodes=nodes, windows={w: {"default": {"iterations": 1}} for w in ("nccl", "hpl", "nemo")})
+    lab.snakemake()
+    assert lab.summary["verdict"] == "accepted", lab.summary
+    assert set(lab.statuses().values()) == {"accepted"}
+
+
+def test_the_dry_run_shows_the_whole_ladder_before_and_in_the_middle(tmp_path: Path) -> None:
+    lab = Lab(
+        tmp_path, [{"kind": "fan_failed", "node": "dgx03", "part": "FAN6"}], nodes="dgx[01-08]", workloads=["hpl"]
+    )
+    before = lab.snakemake("-n").stdout
+    assert not lab.dir.exists(), "a dry run leaves nothing"
+    runs = re.findall(r"run hpl on (\S+) \((\w+), heat (\d+)\)", before)
+    assert len(runs) == 8 + 4 + 2 + 2 + 1
+    lab.snakemake("single")
+    middle = lab.snakemake("-n").stdout
+    runs = re.findall(r"run hpl on (\S+) \((\w+), heat (\d+)\)", middle)
+    assert [r for r in runs if r[1] == "single"] == []
+    assert len([r for r in runs if r[1] == "x2"]) == 3 + 1, (
+        "seven nodes: three pairs, then the left-over with a passed one"
+    )
+    assert len(runs) == 4 + 1 + 1 + 2 + 1
+    for graph in ("--dag", "--rulegraph", "--d3dag"):
+        drawn = lab.snakemake(graph).stdout
+        assert "halves" in drawn or "burn_in" in drawn
+    assert lab.snakemake("--dag").stdout.count("burn_in") >= 9
+
+
+def test_killed_heads_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None:
+    """kill -9 of Snakemake and of all it started, again and again; the verdict is that of an undisturbed campaign."""
+    faults = [{"kind": "fan_failed", "node": "dgx03", "part": "FAN6", "step": "halves"}]
+    quiet = tmp_path / "quiet"
+    quiet.mkdir()
+    undisturbed = Lab(quiet, faults, workloads=["hpl"])
+    undisturbed.snakemake()
+    lab = Lab(tmp_path, faults, workloads=["hpl"], environment={"BURNIN_LAB_ITERATION_SECONDS": "0.4"})
+    for patience in (5.0, 7.0, 9.0):
+        head = lab.start()
+        time.sleep(patience)
+        if head.poll() is None:
+            os.killpg(head.pid, signal.SIGKILL)
+            head.wait()
+        kill_orphans(lab)
+    finished = {a: len(completed(r)) for a, r in lab.journals().items()}
+    lab.snakemake()
+    assert {n: (e["status"], e["fault"], e["part"], e["failed_step"]) for n, e in lab.summary["nodes"].items()} == {
+        n: (e["status"], e["fault"], e["part"], e["failed_step"]) for n, e in undisturbed.summary["nodes"].items()
+    }
+    for attempt, records in lab.journals().items():
+        iterations = [s["iteration"] for s, _ in completed(records)]
+        assert iterations == sorted(set(iterations)), f"{attempt}: an iteration was counted twice"
+        assert len(iterations) >= finished.get(attempt, 0), f"{attempt}: a finished iteration was lost"
+    for run, document in lab.results().items():
+        if document["state"] == "complete":
+            assert len(document["iterations"]) == QUICK["windows"]["hpl"]["default"]["iterations"], run
+        assert document["earlier_attempts"] == 0, f"{run}: the journal was not continued"
+
+
+def kill_orphans(lab: Lab) -> None:
+    """End every process of the campaign that the killed head left behind: the machine went down with it."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace")
+            where = (entry / "environ").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if int(entry.name) != os.getpid() and str(lab.folder) in words + where and "pytest" not in words:
+            try:
+                os.kill(int(entry.name), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def test_a_forced_run_is_run_again_the_old_one_is_kept_and_a_failure_stays(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, nodes="dgx[01-02]", workloads=["hpl"])
+    lab.snakemake()
+    target = "single/heat0/hpl/dgx01"
+    before = lab.results()
+    lab.snakemake("--forcerun", str(lab.dir / target / "result.json"))
+    after = lab.results()
+    assert after[target]["attempt"] == 1 and after[target]["earlier_attempts"] == 1
+    assert (lab.dir / target / "attempt0" / "result.json").exists()
+    assert {r: d["started"] for r, d in before.items() if r != target} == {
+        r: d["started"] for r, d in after.items() if r != target
+    }
+    assert lab.summary["verdict"] == "accepted"
+
+
+def test_changed_criteria_judge_again_and_run_nothing(tmp_path: Path) -> None:
+    import yaml
+
+    from tests.integration.campaigns import ROOT
+
+    criteria = yaml.safe_load((ROOT / "config" / "criteria.yaml").read_text())
+    path = tmp_path / "criteria.yaml"
+    path.write_text(yaml.safe_dump(criteria))
+    lab = Lab(tmp_path, nodes="dgx[01-02]", workloads=["hpl"], criteria=str(path))
+    lab.snakemake()
+    started = {r: d["started"] for r, d in lab.results().items()}
+    base = {
+        "workload": "hpl",
+        "command": "hpl",
+        "nodes": 1,
+        "value": 9.9e5,
+        "unit": "GFLOPS",
+        "band": 0.05,
+        "origin": "site",
+        "date": "d",
+    }
+    path.write_text(yaml.safe_dump({**criteria, "baselines": [base]}))
+    lab.snakemake()
+    assert {r: d["started"] for r, d in lab.results().items()} == started
+    assert set(lab.statuses().values()) == {"failed"} and lab.summary["verdict"] == "rejected"
+    assert lab.summary["criteria_changed"] == []
