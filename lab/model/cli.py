@@ -19,7 +19,7 @@ def run_program(lab: Lab, name: str, argv: list[str]) -> int:
 
             return other_rank(lab, "nccl")
         return nccl.main(lab, name, argv)
-    workload = "hpl" if name == "hpl.sh" else "nemo"
+    workload = {"hpl.sh": "hpl", "question_answering.py": "squad"}.get(name, "nemo")
     if os.environ.get("SLURM_PROCID", "0") != "0":
         from model.work import other_rank
 
@@ -28,6 +28,10 @@ def run_program(lab: Lab, name: str, argv: list[str]) -> int:
         from model import hpl
 
         return hpl.main(lab, argv)
+    if workload == "squad":
+        from model import squad
+
+        return squad.main(lab, argv)
     from model import nemo
 
     return nemo.main(lab, argv)
@@ -48,7 +52,7 @@ def dispatch(name: str, argv: list[str]) -> int:
         except LabError as problem:
             err(f"{name}: error: {problem}")
             return 1
-    if name.endswith("_perf") or name in ("hpl.sh", "nemo"):
+    if name.endswith("_perf") or name in ("hpl.sh", "nemo", "question_answering.py"):
         return run_program(lab, name, argv)
     from model import tools
 

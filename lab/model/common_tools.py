@@ -21,7 +21,7 @@ def silenced(node: Node, tool: str) -> bool:
     return any(f["part"] == tool for f, _e in node.of("probe_unreadable"))
 
 
-def own(lab: Lab, tool: str) -> Node:
+def own(lab: Lab) -> Node:
     """This node, with its view put back in place for the next call."""
     name = lab.this_node()
     try:

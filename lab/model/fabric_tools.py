@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from model.base import dumps, err, out
+from model.base import dumps, err, hexes, out
 from model.common_tools import emit, own, silenced
 from model.render import (
     Node,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # importing typing takes as long as a whole program of the la
 
 def tool_mlxlink(lab: Lab, argv: list[str]) -> int:
     """mlxlink -d DEVICE [-c] [-m] [--json] [-pc]."""
-    node = own(lab, "mlxlink")
+    node = own(lab)
     device = ""
     for i, arg in enumerate(argv):
         if arg in ("-d", "--device") and i + 1 < len(argv):
@@ -85,8 +85,7 @@ def tool_ibdiagnet(lab: Lab, argv: list[str]) -> int:
     else:
         cleared = False
     cas = len(lab.nodes) * lab.gpus + 1
-    leaves = max(2, -(-len(lab.nodes) // 32) * 8)
-    switches = leaves + leaves // 2
+    switches = switch_count(lab)
     errors, slow = [], []
     for name in lab.nodes:
         if not any(f["node"] == name for f in lab.faults):
@@ -169,6 +168,58 @@ def tool_ibdiagnet(lab: Lab, argv: list[str]) -> int:
 
 def tool_ibdev2netdev(lab: Lab, _argv: list[str]) -> int:
     """ibdev2netdev."""
-    node = own(lab, "ibdev2netdev")
+    node = own(lab)
     out("\n".join(f"mlx5_{h} port 1 ==> ib{h} (Up)" for h in range(node.gpus)))
     return 0
+
+
+def tool_ibstat(lab: Lab, argv: list[str]) -> int:
+    """ibstat [CA]."""
+    node = own(lab)
+    names = [a for a in argv if not a.startswith("-")] or [f"mlx5_{h}" for h in range(node.gpus)]
+    for name in names:
+        hca = int(name[5:]) if name.startswith("mlx5_") and name[5:].isdigit() else -1
+        if not 0 <= hca < node.gpus:
+            err(f"ibpanic: [1] main: stat of IB device '{name}' failed: No such file or directory")
+            return 1
+        guid = hexes(10, "guid", *node.noise(hca))
+        rate = 200 if name in node.part_of("rail_slow") else 400
+        out(
+            f"CA '{name}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tFirmware version: 28.39.1002\n\tHardware version: 0\n"
+            f"\tNode GUID: 0xa088c2{guid}\n\tSystem image GUID: 0xa088c2{guid}\n\tPort 1:\n\t\tState: Active\n"
+            f"\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n\t\tBase lid: {lab.nodes.index(node.name) * node.gpus + hca + 3}\n"
+            f"\t\tLMC: 0\n\t\tSM lid: 1\n\t\tCapability mask: 0xa751e848\n\t\tPort GUID: 0xa088c2{guid}\n"
+            "\t\tLink layer: InfiniBand"
+        )
+    return 0
+
+
+def tool_ibqueryerrors(lab: Lab, _argv: list[str]) -> int:
+    """ibqueryerrors: port counters above their thresholds, of hosts and leaf switches."""
+    bad = 0
+    for name in lab.nodes:
+        if not any(f["node"] == name for f in lab.faults):
+            continue
+        node = Node(lab, name)
+        for hca in range(node.gpus):
+            c = link_counters(node, hca)
+            pairs = (
+                ("SymbolErrorCounter", "symbol"),
+                ("LinkErrorRecoveryCounter", "recovery"),
+                ("LinkDownedCounter", "down"),
+            )
+            counters = " ".join(f"[{counter} == {min(c[key], 65535)}]" for counter, key in pairs if c[key])
+            if counters:
+                bad += 1
+                guid = "a088c2" + hexes(10, "guid", *node.noise(hca))
+                out(f'Errors for 0x{guid} "{name} mlx5_{hca}"\n   GUID 0x{guid} port 1: {counters}')
+    cas = len(lab.nodes) * lab.gpus + 1
+    out(f"\n## Summary: {cas + switch_count(lab)} nodes checked, {bad} bad nodes found")
+    out(f"##          {cas + 64 * switch_count(lab)} ports checked, {bad} ports have errors beyond threshold")
+    return min(bad, 255)
+
+
+def switch_count(lab: Lab) -> int:
+    """Switches of a rail-optimised two-level fabric for so many nodes."""
+    leaves = max(2, -(-len(lab.nodes) // 32) * 8)
+    return leaves + leaves // 2

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # importing typing takes as long as a whole program of the la
 
 def tool_dmesg(lab: Lab, argv: list[str]) -> int:
     """dmesg, with -T, --time-format, -x, -l/--level, --color."""
-    node = own(lab, "dmesg")
+    node = own(lab)
     if silenced(node, "dmesg"):
         err("dmesg: read kernel buffer failed: Operation not permitted")
         return 1
@@ -165,7 +165,7 @@ def nvlink_text(node: Node, errors: bool) -> str:
 
 def tool_nvidia_smi(lab: Lab, argv: list[str]) -> int:
     """nvidia-smi: plain table, -q [-d], -L, --query-gpu, nvlink -s|-e."""
-    node = own(lab, "nvidia-smi")
+    node = own(lab)
     if silenced(node, "nvidia-smi"):
         out(
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
@@ -476,7 +476,7 @@ def last_xid(node: Node, gpu: int) -> str:
 
 def tool_dcgmi(lab: Lab, argv: list[str]) -> int:
     """dcgmi health|diag|dmon|discovery|nvlink."""
-    node = own(lab, "dcgmi")
+    node = own(lab)
     if silenced(node, "dcgmi"):
         out(
             "Error: unable to establish a connection to the specified host: localhost\n"

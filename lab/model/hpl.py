@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 import time
 
-from model.base import around, between, err, out, pick, read_text
+from model.base import around, between, err, out, read_text
 from model.faults import Run, gpu_of
 from model.nccl import network_lines, port_warnings
 from model.render import gpu_bus
 from model.store import Lab
-from model.work import Pace, crash, exit_ranks, hang, host_of, pid_of, time_limit, watchdog
+from model.work import Pace, crash, exit_ranks, hang, host_of, pid_of, time_limit
 
 NODE_GFLOPS = 4.312e5
 LABELS = {"Ns": "n", "NBs": "nb", "Ps": "p", "Qs": "q", "threshold": "threshold", "PMAP": "pmap"}
@@ -246,10 +246,13 @@ class Hpl:
                 if fault["kind"] == "gpu_off_bus"
                 else "uncorrectable ECC error encountered"
             )
+            gpu = gpu_of(fault, run.lab)
+            out(
+                f"\n{host_of(run, rank)}:{pid_of(run, rank)}:{pid_of(run, rank) + 171} [{gpu}] NCCL WARN Cuda failure '{word}'"
+            )
             self.cuda(rank, word)
-            bdf = f"0000:{gpu_bus(gpu_of(fault, run.lab)).upper()}:00.0"
+            bdf = f"0000:{gpu_bus(gpu).upper()}:00.0"
             out(f"[{host_of(run, rank)}:{pid_of(run, rank)}] rank {rank}: GPU {bdf} is not usable, aborting")
-            watchdog(run, rank, pick(300, 900, "seq", *run.key))
             return exit_ranks(run, [rank], 1)
         return None
 

@@ -18,9 +18,18 @@ if TYPE_CHECKING:  # importing typing takes as long as a whole program of the la
     from typing import Any
 
 #: Programs whose rank 0 prints for all ranks.
-WORKLOADS = ("all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf", "hpl.sh", "nemo")
+WORKLOADS = (
+    "all_reduce_perf",
+    "all_gather_perf",
+    "reduce_scatter_perf",
+    "alltoall_perf",
+    "hpl.sh",
+    "nemo",
+    "question_answering.py",
+)
 
-#: How many tasks of one step run at the same time; the lab is meant for small machines.
+#: How many tasks of one step are started at the same time, since the lab is meant for small machines; as many more
+#: after each half second without a word, so that tasks which wait (for each other, for a tool) do not hold up the rest.
 AT_A_TIME = 4
 
 _SHORT_VALUED = "NnwxpAtJcoeiDGqCdmrBS"
@@ -326,7 +335,7 @@ class Step:
         label = "label" in self.options
         poll = select.poll()
         buffers: dict[int, list[Any]] = {}  # fd -> [task, target fd, text so far]
-        worst = 0
+        worst, allowed = 0, AT_A_TIME
         failed: dict[tuple[str, str], list[int]] = {}
         running: dict[int, set[int]] = {}
 
@@ -343,7 +352,7 @@ class Step:
                 write_all(target, piece)
 
         while todo or running:
-            while todo and len(running) < AT_A_TIME and self.cancel is None:
+            while todo and len(running) < allowed and self.cancel is None:
                 task, node_id, local = todo.pop(0)
                 pipes = [os.pipe(), os.pipe()]
                 pid = os.fork()
@@ -370,7 +379,10 @@ class Step:
                 todo.clear()
             if not running:
                 break
-            for fd, _event in poll.poll(1000):
+            events = poll.poll(500)
+            if not events:
+                allowed += AT_A_TIME
+            for fd, _event in events:
                 data = os.read(fd, 1 << 16)
                 buffers[fd][2] += data
                 if data:

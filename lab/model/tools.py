@@ -8,7 +8,7 @@ import time
 
 from model.base import LabError, err, expand_hosts, out, write_all
 from model.common_tools import emit, own, silenced
-from model.fabric_tools import tool_ibdev2netdev, tool_ibdiagnet, tool_mlxlink
+from model.fabric_tools import tool_ibdev2netdev, tool_ibdiagnet, tool_ibqueryerrors, tool_ibstat, tool_mlxlink
 from model.gpu_tools import tool_dcgmi, tool_dmesg, tool_nvidia_smi
 from model.kinds import KINDS, part_class, parts_text
 from model.render import (
@@ -64,7 +64,7 @@ def tool_ipmitool(lab: Lab, argv: list[str]) -> int:
             continue
         words.append(argv[i])
         i += 1
-    node = own(lab, "ipmitool")
+    node = own(lab)
     if silenced(node, "ipmitool"):
         err("Could not open device at /dev/ipmi0 or /dev/ipmi/0 or /dev/ipmidev/0: No such file or directory")
         return 1
@@ -213,7 +213,7 @@ def tool_enroot(_lab: Lab, argv: list[str]) -> int:
 
 def tool_nvidia_bug_report_sh(lab: Lab, argv: list[str]) -> int:
     """nvidia-bug-report.sh [--output-file FILE]: writes FILE.gz where it is started, as the real one does."""
-    node = own(lab, "nvidia-bug-report.sh")
+    node = own(lab)
     target = "nvidia-bug-report.log"
     for i, arg in enumerate(argv):
         if arg == "--output-file" and i + 1 < len(argv):
@@ -293,6 +293,8 @@ TOOLS = {
     "mlxlink": tool_mlxlink,
     "ibdiagnet": tool_ibdiagnet,
     "ibdev2netdev": tool_ibdev2netdev,
+    "ibstat": tool_ibstat,
+    "ibqueryerrors": tool_ibqueryerrors,
     "ipmitool": tool_ipmitool,
     "pdsh": tool_pdsh,
     "enroot": tool_enroot,

@@ -604,3 +604,13 @@ def test_calls_cost_little(bench: Bench, record_property: Callable[[str, object]
         cost = cpu_per_call(bench, 8, *argv, SLURMD_NODENAME="dgx02")
         record_property(" ".join(argv[:6]), round(cost, 2))
         assert cost < limit, f"{' '.join(argv)} took {cost:.1f} ms of CPU"
+
+
+def test_squad(bench: Bench, tmp_path: Path) -> None:
+    done = bench.work("dgx03", "question_answering.py", "trainer.max_epochs=2", workload="squad")
+    assert done.status == 0
+    assert [round(float(x)) for x in re.findall(r"val exact match (\S+)", done.out)] == [83, 84]
+    assert re.findall(r"val f1 (\d+)", done.out)[-1] in ("90", "91")
+    assert "`Trainer.fit` stopped: `max_epochs=2` reached." in done.out
+    bench.call("get_squad.py", "--destDir", str(tmp_path / "squad"))
+    assert json.loads((tmp_path / "squad" / "v1.1" / "dev-v1.1.json").read_text())["version"] == "1.1"
