@@ -74,9 +74,7 @@ _MXP_BANNER = re.compile(r"\*{3,}\s*HPL[ -]MxP Result\s*\*{3,}|\*{3,}\s*HPL-AI R
 _MXP_GFLOPS = re.compile(rf"(?P<lu>LU )?\s*GFLOPS = (?P<gf>{NUMBER}), per GPU =\s*(?P<per>{NUMBER})")
 _PARAMETER = re.compile(r"\s*(?P<k>N|NB|P|Q)\s+:\s+(?P<v>\d{1,12})\s*\Z")
 _HPCC = re.compile(r"(?P<w>Begin|End) of HPL section")
-_HPCC_START = re.compile(
-    r"This is the DARPA/DOE HPC Challenge|hpccoutf|Begin of (?:MPIRandomAccess|PTRANS|StarSTREAM|Summary) section"
-)
+_HPCC_TEXT = re.compile(r"HPC Challenge Benchmark|(?:Begin|End) of \w+ section|HPL_Tflops=")
 _SUMMARY = re.compile(rf"HPL_Tflops=(?P<n>{NUMBER})")
 
 
@@ -151,6 +149,8 @@ class Parser:
         self.gpu_warnings: list[dict[str, Any]] = []
         self.parameters: dict[str, int] = {}
         self.hpcc = False
+        self.hpcc_text = False  # the whole output of hpcc, of which HPL is one section
+        self.hpcc_ended = False
         self.summary_tflops: float | None = None
         self.start_time: str | None = None
         self.totals: dict[str, int] = {}
@@ -253,6 +253,8 @@ class Parser:
             self.mine += 1
             self._mxp_banner(number)
             return out
+        if not self.hpcc_text and ("section" in text or "HPC" in text or "HPL_T" in text) and _HPCC_TEXT.search(text):
+            self.hpcc_text = True
         if "HPL" in text:
             out += self._hpl_words(number, line, stripped)
         elif c in "NPQ" and (m := _PARAMETER.match(text)):
@@ -443,6 +445,7 @@ class Parser:
             if m["w"] == "Begin":
                 self._open(number).hpcc_open = True
             else:
+                self.hpcc_ended = True
                 for section in self.sections:
                     section.hpcc_open = False
         if m := _SUMMARY.match(text):
@@ -556,6 +559,9 @@ class Parser:
         self.found.extend(self._close_error())
         self._close_residual()
         self.found.extend(self.job.finish())
+        if self.hpcc_text and not self.hpcc_ended:
+            for section in self.sections:
+                section.hpcc_open = True
         reading = Reading(self.tool, recognised=self.mine > 0)
         sections = [s for s in self.sections if s.runs or s.tests is not None or s.errors or s.mxp or s.bad]
         if sections:

@@ -245,7 +245,7 @@ class _Run:
         """Return the record described in the module's docstring."""
         verdict, complete, why = self.verdict()
         usable = not self.invalid
-        mean = self.max_sum / self.max_n if self.max_n and usable else None
+        mean = finite(self.max_sum / self.max_n) if self.max_n and usable else None
         out: dict[str, Any] = {
             "collective": self.collective.removesuffix("_perf") if self.collective else None,
             "ranks": self.ranks(),
@@ -660,7 +660,7 @@ class Parser:
             if math.isnan(wrong) or (run.counts_wrong and wrong > 0):
                 if by_design and not run.counts_wrong:
                     continue
-                wrong_here += 0.0 if math.isnan(wrong) else wrong
+                wrong_here += finite(wrong) or 0.0
                 run.wrong_rows += 1
                 out.append(
                     signal(
@@ -726,7 +726,8 @@ class Parser:
             run.short_cycles += 1
         run.cycle_count += 1
         if len(run.cycles) < KEEP_RUNS:
-            record = {"line": cycle["line"], "busbw": cycle["_sum"] / cycle["_n"], "wrong": cycle["wrong"]}
+            busbw, wrong = finite(cycle["_sum"] / cycle["_n"]), finite(cycle["wrong"])
+            record = {"line": cycle["line"], "busbw": busbw, "wrong": wrong}
             run.cycles.append(record | {"size": cycle["_size"]})
 
     # ---------------------------------------------------------------------------------------------------- footer

@@ -123,9 +123,8 @@ class StragglerLines:
             return
         if lists:
             counts = all(k == seen for pairs in lists.values() for k, seen in pairs)
-            both = all(f"{s} {w}" in lists for s in ("relative",) for w in ("Worst", "Best"))
-            if any(key.startswith("individual") for key in lists) or report["individual"]:
-                both &= "individual Worst" in lists and "individual Best" in lists
+            # Both parts belong to a report; one that stops after the first is cut.
+            both = all(f"{part} {which}" in lists for part in ("relative", "individual") for which in ("Worst", "Best"))
             report["complete"] = counts and both
         else:
             # Few ranks are listed without headings; both sections must name the same ranks, all from 0.
@@ -181,12 +180,16 @@ class Parser:
             reading.verdict = "pass"
         if not reading.recognised:
             reading.problems.append("no straggler report was found")
+        elif not lines.count:
+            reading.problems.append("only the warning of a report was found")
         elif not lines.all_complete:
             reading.problems.append(
                 "a report does not list as many ranks as it announces, or one of its parts is missing"
             )
         if lines.bad:
             reading.problems.append(f"{lines.bad} lines of reports could not be read")
+        if self.damaged:
+            reading.problems.append("a line is too long; the rest of it was not read")
         if cut:
             reading.problems.append(f"the last line ({self.cut_at}) has no end: its score may be cut")
         reading.problems += self.found.problems()
