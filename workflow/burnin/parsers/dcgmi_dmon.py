@@ -48,6 +48,7 @@ class _Series:
     total: float = 0.0
     last: float | None = None
     high_line: int = 0
+    na_line: int = 0
 
     def add(self, value: float, line: int) -> None:
         """Take one sample."""
@@ -167,6 +168,7 @@ class Parser(HostedParser):
             value = number(cell)
             if value is None or value != value:
                 one.na += 1
+                one.na_line = one.na_line or line
                 if cell not in _BLANK:
                     self._damaged(line)
                 continue
@@ -325,7 +327,7 @@ class Parser(HostedParser):
                 unread += one.na
                 fields: dict[str, Any] = {"n": one.n, "na": one.na}
                 if one.n:
-                    fields.update(min=one.low, max=one.high, mean=one.total / one.n, last=one.last)
+                    fields.update(min=one.low, max=one.high, mean=round(one.total / one.n, 6), last=one.last)
                     if name == "TMPTR":
                         fields["max_line"] = one.high_line
                 entry[name] = fields
@@ -334,7 +336,7 @@ class Parser(HostedParser):
             if kind == "GPU":
                 self._gpu_signals(key, series)
         for kind, counts in lengths.items():
-            if counts and max(counts) - min(counts) > 1:
+            if counts and max(counts) != min(counts):
                 reading.problems.append(
                     f"{kind}s have between {min(counts)} and {max(counts)} samples: rows are missing"
                 )
@@ -367,9 +369,11 @@ class Parser(HostedParser):
             if one is None:
                 continue
             if not one.n:
-                self.found.add(signal("unreadable", 1, f"{key} {name} N/A", pre, gpu=gpu, detail={"what": name}))
+                self.found.add(
+                    signal("unreadable", one.na_line, f"{key} {name} N/A", pre, gpu=gpu, detail={"what": name})
+                )
                 continue
-            mean = one.total / one.n
+            mean = round(one.total / one.n, 6)
             value = one.high if kind == "gpu_temperature" else mean
             self.found.add(
                 signal(kind, one.high_line, f"{key} {name} min {one.low:g} mean {mean:.1f} max {one.high:g}", pre,

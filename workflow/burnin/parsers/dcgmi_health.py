@@ -96,7 +96,11 @@ class Parser(HostedParser):
         if report is None or not report.open:
             return []
         if _RULE.match(stripped):
-            report.closed = stripped.startswith("+-") and len(stripped) >= report.width and stripped.endswith("+")
+            # DCGM 1 closes a healthy report with "=", DCGM 2 and later have that below the title.
+            end = "+-" if report.overall is None or "|" in report.overall_text.strip("| ") else "+="
+            report.closed = (
+                stripped.startswith(("+-", end)) and len(stripped) >= report.width and stripped.endswith("+")
+            )
             report.width = max(report.width, len(stripped))
             return []
         report.closed = False

@@ -100,6 +100,8 @@ class HostedParser:
                 reading.verdict = "unknown"
             if not reading.problems:
                 reading.problems.append(f"nothing in this text looks like output of {self.program or self.tool}")
+        if reading.recognised and not reading.complete and not reading.problems:
+            reading.problems.append("the text has no end mark, or it was not reached: nothing proves that it is whole")
         if reading.verdict == "pass" and (not reading.complete or self.damaged or self.missing):
             reading.verdict = "unknown"
         if reading.recognised and not reading.signals:

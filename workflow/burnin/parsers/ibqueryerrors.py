@@ -82,6 +82,8 @@ class Parser(HostedParser):
     def _port(self, number: int, body: str, m: re.Match[str]) -> list[Signal]:
         guid, name = self.node or (None, "")
         counters = {c[1]: int(c[2][:20]) for c in _COUNTER.finditer(m[3])}
+        if not counters or _COUNTER.sub("", m[3]).strip():
+            self.note(f"line {number}: the counters of a port are damaged", damage=True)
         whole = m[2] == "ALL"
         if len(self.ports) < MOST_PORTS:
             self.ports.append(
@@ -117,11 +119,13 @@ class Parser(HostedParser):
         elif self.errors:
             reading.problems.append("counters above 0 need a second reading, or the time since they were cleared")
         elif self.summary is not None and not self.failures and not self.broken:
-            # A summary that counts bad nodes whose lines are not here is a text with a hole.
-            hole = self.summary[1] > 0 and not self.ports
+            # A summary that counts more bad nodes or ports than are described here belongs to a text with a hole.
+            nodes = {p["node_guid"] or p["node"] for p in self.ports}
+            bad_ports = sum(p["port"] != "ALL" for p in self.ports)
+            hole = self.summary[1] > len(nodes) or (self.checked is not None and self.checked[1] > bad_ports)
             reading.verdict = "unknown" if hole or self.summary[0] == 0 else "pass"
             if hole:
-                reading.problems.append("bad nodes are counted but none is described: the text has a hole")
+                reading.problems.append("more bad nodes or ports are counted than described: the text has a hole")
         reading.data = {
             "nodes_checked": self.summary[0] if self.summary else None,
             "bad_nodes": self.summary[1] if self.summary else None,

@@ -104,7 +104,7 @@ class Parser(HostedParser):
             return self._sel(number, body, cells, prefix)
         if len(cells) == 3 and cells[0] and cells[2] in _STATUS and cells[2] != "na":
             return self._sdr(number, body, cells, prefix)
-        if len(cells) >= 10 and cells[0]:
+        if len(cells) == 10 and cells[0] and (cells[3] in _STATUS or (cells[2] == "discrete")):
             return self._sensor(number, body, cells, prefix)
         if self.recognised:
             self.note(f"line {number} is not understood: {body.strip()[:80]}")

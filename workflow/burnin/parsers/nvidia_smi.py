@@ -140,6 +140,8 @@ _FLAGS: dict[str, tuple[str, str]] = {
     "reset_required": ("gpu_requires_reset", "reset required"),
     "drain_reset": ("gpu_requires_reset", "drain and reset recommended"),
 }
+#: Numbers that decide: if one GPU has them, all must.
+_JUDGED = ("temperature_c", "t_limit_c", "t_limit_slowdown_c", "temperature_slowdown_c")
 #: Throttle reason -> does it decide.
 _REASONS = {
     "hw slowdown": True,
@@ -157,8 +159,9 @@ _VALUE = re.compile(rf"({NUMBER})\s*(?:C|W|MiB|MHz|x|%|KB/s|mV|bank\(s\))?$")
 _GPU_HEAD = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 _LEAF = re.compile(r"(\s*)(\S.*?)\s+:(?: (.*)|\s*)$")
 _LOST = re.compile(
-    r"(?i)unable to (?:determine|detect) the device handle for gpu\s*([0-9a-f:.]+?):\s*(.*)"
-)  # fmt: skip
+    r"(?i)unable to (?:determine|detect) the device handle for gpu\s*"
+    r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?):\s*(.*)"
+)
 _LISTED = re.compile(r"GPU (\d+): (.*?) \(UUID: (GPU-[0-9a-fA-F-]+)\)\s*$")
 _DRIVER_DOWN = re.compile(
     r"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver|No devices were found|"
@@ -168,6 +171,12 @@ _MISMATCH = re.compile(r"Failed to initialize NVML: Driver/library version misma
 _TABLE = re.compile(r"\| NVIDIA-SMI\s+\S+")
 _TABLE_ROW = re.compile(r"\|\s+(\d+)\s+\S.*\|\s+([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])\s")
 _NO_HOST_CHANGE = ("processes",)
+
+
+def _worse(value: str) -> int:
+    """Return how much a word of a sick GPU says, 0 for the most."""
+    low = value.lower()
+    return 0 if "lost" in low else 1 if "reset" in low else 2
 
 
 def measure(text: str | None) -> float | None:
@@ -194,6 +203,7 @@ class _Gpu:
     other_flags: list[tuple[str, str, int]] = field(default_factory=list)
     processes: list[dict[str, Any]] = field(default_factory=list)
     leaves: int = 0
+    partial: bool = False
     raw: dict[int, str] = field(default_factory=dict)  # line -> its text, of lines that may become evidence
 
 
@@ -210,7 +220,8 @@ class _Text:
     xml: _Xml | None = None
     xml_closed: bool = False
     listed: list[dict[str, Any]] = field(default_factory=list)
-    lost: list[tuple[str | None, str, int]] = field(default_factory=list)
+    lost: list[tuple[str | None, str, int, str]] = field(default_factory=list)  # address, why, line, its text
+    table_bad: bool = False
     down: tuple[str, int] | None = None
     log: bool = False
     table: int = 0
@@ -280,17 +291,17 @@ class Parser(HostedParser):
         if self.wrapped is text and text.lost:
             # A long message of a lost GPU may be wrapped onto the next line.
             self.wrapped = None
-            where, what, line = text.lost[-1]
+            where, what, line, raw = text.lost[-1]
             if not _LEAF.match(body) and not stripped.startswith("GPU "):
-                text.lost[-1] = (where, (what + " " + stripped)[:VALUE_LIMIT], line)
+                text.lost[-1] = (where, (what + " " + stripped)[:VALUE_LIMIT], line, raw + " " + stripped)
                 return []
         if m := _LOST.match(stripped):
             if len(text.lost) >= MOST_GPUS:
                 return []
-            text.lost.append((bdf(m[1]), m[2].strip()[:VALUE_LIMIT], number))
+            text.lost.append((bdf(m[1]), m[2].strip()[:VALUE_LIMIT], number, stripped))
             text.log = True
-            self.wrapped = text if "." not in m[2] and "Error" not in m[2] else None
-            return [self._lost_signal(name, text.lost[-1], stripped)]
+            self.wrapped = text if "this GPU" not in m[2] and "Error" not in m[2] else None
+            return [self._lost_signal(name, text.lost[-1])]
         if m := _DRIVER_DOWN.search(stripped):
             text.log = True
             text.down = text.down or (stripped, number)
@@ -317,6 +328,7 @@ class Parser(HostedParser):
             if m := _TABLE_ROW.match(stripped):
                 text.table += 1
                 if "ERR!" in stripped:
+                    text.table_bad = True
                     return self.emit(
                         signal("gpu_requires_reset", number, body, Prefix(name), gpu=int(m[1]), bdf=bdf(m[2]))
                     )
@@ -365,8 +377,8 @@ class Parser(HostedParser):
         if gpu.leaves > MOST_LEAVES:
             return
         gpu.raw[line] = raw
-        if _SICK.search(value):
-            gpu.sick = gpu.sick or (value, line, path)
+        if (m := _SICK.search(value)) and (gpu.sick is None or _worse(m[0]) < _worse(gpu.sick[0])):
+            gpu.sick = (value, line, path)
         if _DENIED.search(value):
             gpu.denied = gpu.denied or (line, path)
         if (fact := _FACT_OF.get(path)) is not None:
@@ -412,8 +424,9 @@ class Parser(HostedParser):
 
     # ----------------------------------------------------------------------------------------------------- result
 
-    def _lost_signal(self, name: str | None, lost: tuple[str | None, str, int], text: str) -> Signal:
-        return signal("gpu_lost", lost[2], text, Prefix(name), bdf=lost[0], detail={"what": lost[1]})
+    @staticmethod
+    def _lost_signal(name: str | None, lost: tuple[str | None, str, int, str]) -> Signal:
+        return signal("gpu_lost", lost[2], lost[3], Prefix(name), bdf=lost[0], detail={"what": lost[1]})
 
     def _close(self, name: str | None, text: _Text) -> None:
         """Judge one finished output of one host."""
@@ -423,12 +436,12 @@ class Parser(HostedParser):
         verdicts: list[Verdict] = []
         pre = Prefix(name)
         for lost in text.lost:
-            self.found.add(self._lost_signal(name, lost, f"Unable to determine the device handle for GPU: {lost[1]}"))
+            self.found.add(self._lost_signal(name, lost))
             verdicts.append("fail")
         if text.down:
             mismatch = bool(_MISMATCH.search(text.down[0]))
             kind = "driver_mismatch" if mismatch else "gpu_lost"
-            self.found.add(signal(kind, text.down[1], text.down[0], pre, detail={"what": "the driver does not answer"}))
+            self.found.add(signal(kind, text.down[1], text.down[0], pre, detail={"what": text.down[0][:80]}))
             # A library that does not fit the driver is the stack's fault: no GPU was looked at.
             verdicts.append("unknown" if mismatch else "fail")
         if text.attached is not None:
@@ -458,7 +471,9 @@ class Parser(HostedParser):
         if text.gpus and text.attached is not None and text.attached != len(text.gpus):
             self.note(f"line {text.attached_line}: {text.attached} GPUs are attached, {len(text.gpus)} are described")
             verdicts.append("unknown")
-        if not text.gpus and not text.lost and not text.down:
+        if text.table_bad:
+            verdicts.append("fail")
+        if not text.gpus and not text.lost and not text.down and not text.table_bad:
             verdicts.append("unknown")
             self.note("no GPU is described: nothing was checked")
         data: dict[str, Any] = {
@@ -471,30 +486,24 @@ class Parser(HostedParser):
         if text.listed:
             data["devices"] = text.listed
         if text.lost:
-            data["lost"] = [{"bdf": w, "text": t, "line": n} for w, t, n in text.lost]
+            data["lost"] = [{"bdf": w, "text": t, "line": n} for w, t, n, _ in text.lost]
         self.done.append((name, data, worst(verdicts), complete))
         if len(self.done) > 2 * MOST_HOSTS:
             del self.done[0]
 
     def _is_complete(self, text: _Text) -> bool:
         if text.xml is not None:
+            even = self._even(text)
             if text.xml.failed or not text.xml.closed:
                 self.note("the XML does not reach its end: the text is cut")
                 return False
-            return True
+            return even
         if text.down:
             return True
         if not text.gpus:
             return self.whole
-        if text.attached is not None and text.attached != len(text.gpus):
-            return False
-        longest = max((g.headings for g in text.gpus), key=len)
-        even = True
-        for gpu in text.gpus:
-            if gpu.headings != longest:
-                even = False
-                self.note(f"line {gpu.line}: the block of {gpu.bdf} lacks headings that another has", True)
-        if not even:
+        even = self._even(text)
+        if not even or (text.attached is not None and text.attached != len(text.gpus)):
             return False
         if self.whole:
             return True
@@ -502,10 +511,21 @@ class Parser(HostedParser):
             return False
         if len(text.gpus) > 1:
             return text.attached is not None
-        done = longest[-1:] in (["Processes"], ["Capabilities"]) and text.attached == 1
+        done = text.gpus[0].headings[-1:] in (["Processes"], ["Capabilities"]) and text.attached == 1
         if not done:
             self.note("the text of a single GPU has no end mark: nothing proves that it is whole")
         return done
+
+    def _even(self, text: _Text) -> bool:
+        """Say whether all GPUs' blocks have the same headings; one that lacks some is cut or has a hole."""
+        longest = max((g.headings for g in text.gpus), key=len, default=[])
+        even = True
+        for gpu in text.gpus:
+            if gpu.headings != longest:
+                even = False
+                gpu.partial = True
+                self.note(f"line {gpu.line}: the block of {gpu.bdf} lacks headings that another has", True)
+        return even
 
     def _gpu(self, gpu: _Gpu, pre: Prefix, shape: _Shape) -> tuple[dict[str, Any], Verdict]:
         place: dict[str, Any] = {"gpu": gpu.index, "bdf": gpu.bdf}
@@ -518,6 +538,9 @@ class Parser(HostedParser):
             self.found.add(signal(kind, line, gpu.raw.get(line, what), pre, **place, **more))
 
         def unreadable(line: int, what: str, value: str) -> None:
+            if gpu.partial and value.startswith("missing"):
+                verdicts.append("unknown")
+                return  # the block is cut: that is said once, not for everything that it lacks
             say("unreadable", line, f"{what} : {value}", detail={"what": what, "value": value[:80]})
             verdicts.append("unknown")
 
@@ -556,6 +579,11 @@ class Parser(HostedParser):
         verdicts += self._flags(gpu, shape, row, say, unreadable)
         if row:
             entry["row_remap"] = row
+        for fact in _JUDGED:
+            if fact in shape.numbers and values.get(fact) is None and gpu.sick is None:
+                unreadable(gpu.facts.get(fact, ("", gpu.line, 0))[1], fact, gpu.facts.get(fact, ("missing",))[0])
+        if shape.recovery and "recovery_action" not in gpu.facts and gpu.sick is None:
+            unreadable(gpu.line, "GPU recovery action", "missing, though other GPUs have it")
         verdicts += self._heat(gpu, values, say, unreadable)
         verdicts += self._throttle(gpu, shape, entry, say, unreadable)
         verdicts += self._ecc(gpu, entry, say, unreadable)
@@ -754,7 +782,10 @@ class _Shape:
     def __init__(self, gpus: list[_Gpu]) -> None:
         self.readable: set[str] = set()
         self.reasons: set[str] = set()
+        self.numbers: set[str] = set()
+        self.recovery = any("recovery_action" in g.facts for g in gpus)
         for gpu in gpus:
+            self.numbers |= {f for f in _JUDGED if measure(gpu.facts.get(f, ("",))[0]) is not None}
             self.readable |= {f for f in _FLAGS if gpu.facts.get(f, ("",))[0] in ("Yes", "No")}
             self.reasons |= {r for r in _REASONS if gpu.reasons.get(r, ("",))[0] in ("Active", "Not Active")}
 

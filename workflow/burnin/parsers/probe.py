@@ -36,7 +36,7 @@ from burnin.parsers.reading import Reading, Signal, Verdict
 MOST_SECTIONS = 20_000
 
 _BEGIN = re.compile(r"#@burnin begin (\S+)(?: (.*))?$")
-_END = re.compile(r"#@burnin end (-?\d{1,6})\s*$")
+_END = re.compile(r"#@burnin end (-?\d{1,6})(?: lines (\d{1,9}))?\s*$")
 _DONE = re.compile(r"#@burnin (?:finished|done)\s*$")
 _NODE = re.compile(r"#@burnin node (\S+)(?: time (\d{1,12}))?(?: up (\d{1,12}(?:\.\d+)?))?\s*$")
 _DEVICE = re.compile(r"(?:^|\s)-d\s+(\S+)")
@@ -55,6 +55,7 @@ class _Section:
     last: int = 0
     lines: int = 0
     problems: list[str] = field(default_factory=list)
+    damaged: bool = False
 
 
 def _key(tool: str, argv: str) -> str:
@@ -121,6 +122,11 @@ class Parser:
                 self._note(f"line {number}: a section ends that never began")
             else:
                 section.last = number
+                if m[2] is not None and int(m[2]) != number - section.first - 1:
+                    section.problems.append(
+                        f"line {number}: the section had {m[2]} lines, not {number - section.first - 1}"
+                    )
+                    section.damaged = True
                 self._close(section, int(m[1]))
         elif m := _NODE.match(body):
             self.recognised = True
@@ -186,7 +192,7 @@ class Parser:
             problems.insert(0, f"line {section.last}: the tool ended with status {status}")
         elif section.lines == 0:
             problems.insert(0, f"line {section.first}: the tool printed nothing")
-        complete = reading.complete and status == 0
+        complete = reading.complete and status == 0 and not section.damaged
         if verdict == "pass" and not complete:
             verdict = "unknown"
         self.sections[section.key] = {

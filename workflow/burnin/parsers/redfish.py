@@ -51,7 +51,7 @@ class Parser(HostedParser):
         self.links = 0
         self.fetched = 0
         self.documents: list[str] = []
-        self.cursor = 0
+        self.cursor = self.start = 0
 
     def line(self, number: int, body: str, prefix: Prefix) -> list[Signal]:
         """Keep one line; JSON is read at the end."""
@@ -121,7 +121,7 @@ class Parser(HostedParser):
         self.documents.append((ident or kind)[:200])
         resource = ident or kind
         short = kind.lstrip("#").split(".")[0]
-        self.cursor = line - self.first
+        self.start = self.cursor = line - self.first
         for key, cls in (
             ("Temperatures", "temperature"),
             ("Fans", "fan"),
@@ -263,7 +263,7 @@ class Parser(HostedParser):
     def _line_of(self, name: str) -> int:
         if name:
             needle = json.dumps(name)
-            for i in range(self.cursor, len(self.lines)):
+            for i in (*range(self.cursor, len(self.lines)), *range(self.start, self.cursor)):
                 if needle in self.lines[i]:
                     self.cursor = i
                     return self.first + i
