@@ -319,7 +319,7 @@ class Nemo:
                 except OSError:
                     pass
 
-    def stragglers(self, factor: float) -> None:
+    def stragglers(self) -> None:
         """The straggler report of the resiliency extension."""
         run = self.run
         ranks = len(run.nodes) * run.gpus
@@ -349,15 +349,14 @@ class Nemo:
             )
         self.say("\n" + "\n".join(lines))
 
-    def step_seconds(self, step: int) -> float:
-        """Wall time of one optimizer step."""
+    def base_seconds(self) -> float:
+        """Wall time of one optimizer step of this run, before the jitter of the single step."""
         run = self.run
         slowest = min(run.compute_factor(node) for node in run.nodes)
         fabric = run.fabric_factor("nemo")
         network = 1.0 + (1.0 / fabric - 1.0) * (0.85 if fabric > 0.1 else 0.066)
         nvlink = 1.08 if run.find("nvlink_error") else 1.0
-        base = 2.096 + 0.002 * math.log2(len(run.nodes))
-        return base / slowest * network * nvlink * around(0.0015, "step", step, *run.key)
+        return (2.096 + 0.002 * math.log2(len(run.nodes))) / slowest * network * nvlink
 
     def main(self) -> int:
         """Train."""
@@ -384,7 +383,7 @@ class Nemo:
         pace = Pace(lines, seconds_setting("BURNIN_LAB_STEP_SECONDS") or usual)
         bad_at = first + max(1, int(steps * 0.55))
         spoiled = run.find("nan_loss", "silent_data_corruption")
-        seconds = self.step_seconds(0)
+        base = self.base_seconds()
         reported = False
         for step in range(first, self.max_steps):
             if step == bad_at or (steps == 1 and step == last):
@@ -396,7 +395,7 @@ class Nemo:
                     run.happened(spoiled)
             consumed = (step + 1) * self.batch
             if (step + 1) % self.log_every == 0 or step == last or step in (first,):
-                seconds = self.step_seconds(step)
+                seconds = base * around(0.0015, "step", step, *run.key[:4], run.iteration)
                 loss = loss_at(step) + 0.001 * (noise("tiny", step, *run.key) - 0.5)
                 nan = spoiled is not None and step >= bad_at
                 out(
@@ -412,7 +411,7 @@ class Nemo:
                     return status
             if not reported and step >= first + 0.75 * steps:
                 reported = True
-                self.stragglers(seconds)
+                self.stragglers()
         out(f"`Trainer.fit` stopped: `max_steps={self.max_steps}` reached.")
         for fault in run.shows:
             if fault["kind"] != "resume_from_scratch":

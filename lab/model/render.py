@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 
 from model.base import between, hexes, pick
-from model.kinds import KINDS
 from model.store import Lab
 
 TYPE_CHECKING = False
@@ -839,29 +838,30 @@ def sdr_elist(node: Node, pattern: str = "") -> str:
     )
 
 
-def views(lab: Lab, name: str) -> dict[str, str]:
-    """Everything that is kept ready for the shell tools; what is missing here is printed by Python, with its status."""
+def views(lab: Lab, name: str, changed: tuple[str, ...] = ("",)) -> dict[str, str]:
+    """What is kept ready for the shell tools; what is missing here is printed by Python, with its exit status.
+
+    `changed`: only the views whose names begin or end with one of these.
+    """
     node = Node(lab, name)
     unreadable = {f["part"] for f, _e in node.of("probe_unreadable")}
     texts: dict[str, str] = {}
-    if "dmesg" not in unreadable:
-        texts["dmesg"] = dmesg(node)
-        texts["dmesg-T"] = dmesg(node, "ctime")
-        texts["dmesg-iso"] = dmesg(node, "iso")
-    if "dcgmi" not in unreadable:
+
+    def wanted(view: str, tool: str) -> bool:
+        return tool not in unreadable and (view.startswith(changed) or view.endswith(changed))
+
+    for view, form in (("dmesg", "plain"), ("dmesg-T", "ctime"), ("dmesg-iso", "iso")):
+        if wanted(view, "dmesg"):
+            texts[view] = dmesg(node, form)
+    if wanted("health", "dcgmi"):
         texts["health"] = dcgmi_health(node)
-    if "nvidia-smi" not in unreadable and not node.lost():
+    if wanted("smi-q", "nvidia-smi") and not node.lost():
         texts["smi-q"] = smi_query(node)
-    if "mlxlink" not in unreadable:
-        for hca in range(node.gpus):
-            head = mlxlink_head(node, hca)
-            texts[f"mlxlink-c-mlx5_{hca}"] = head + mlxlink_counters(node, hca)
-            texts[f"mlxlink-m-mlx5_{hca}"] = head + mlxlink_module(node, hca)
-    if "ipmitool" not in unreadable:
+    for hca in range(node.gpus):
+        for letter, section in (("c", mlxlink_counters), ("m", mlxlink_module)):
+            view = f"mlxlink-{letter}-mlx5_{hca}"
+            if wanted(view, "mlxlink"):
+                texts[view] = mlxlink_head(node, hca) + section(node, hca)
+    if wanted("sdr-elist", "ipmitool"):
         texts["sdr-elist"] = sdr_elist(node)
     return texts
-
-
-def boot_kind(fault: dict[str, Any]) -> bool:
-    """Whether the repair of this fault reboots the node."""
-    return KINDS[fault["kind"]].reboot

@@ -19,7 +19,7 @@ import os
 import sys
 import time
 
-from model.base import LabError, append_line, dumps, loads, noise, read_records, read_text, write_atomic
+from model.base import LabError, append_line, dumps, loads, noise, read_records, read_text, write_all, write_atomic
 from model.kinds import KINDS
 
 TYPE_CHECKING = False
@@ -181,12 +181,32 @@ class Lab:
             self._events.pop(owner, None)
             return
         with Lock(os.path.join(self.place(owner), ".lock")):
-            self.take_view_away(owner)
+            changed = self._changed_views(event)
+            had = bool(changed) and self.take_view_away(owner)
             append_line(os.path.join(self.place(owner), "events"), event)
             self._events.pop(owner, None)
-            self._publish(owner)
+            if changed:
+                self._publish(owner, changed if had else ("",))
             if event.get("e") == "repair":
                 self._set_acts(owner)
+
+    def _changed_views(self, event: dict[str, object]) -> tuple[str, ...]:
+        """How the names of the views begin or end that an event changes; ("",) = all of them."""
+        if event.get("e") != "fault":
+            return ("",)
+        for fault in self.faults:
+            if fault["id"] == event.get("id"):
+                if fault["kind"] in ("link_degrading", "link_flap", "transceiver_hot"):
+                    return ("dmesg", "-" + fault["part"])
+                return {
+                    "hang": ("dmesg",),
+                    "node_crash": (),
+                    "nan_loss": (),
+                    "straggler": (),
+                    "silent_data_corruption": (),
+                    "nccl_on_sockets": (),
+                }.get(fault["kind"], ("",))
+        return ()
 
     def owner(self, fault: dict[str, Any]) -> str:
         """Whose events tell about this fault."""
@@ -226,38 +246,34 @@ class Lab:
             except FileNotFoundError:
                 pass
 
-    def take_view_away(self, node: str) -> None:
-        """Under the node's lock: no tool may print the old view any more."""
+    def take_view_away(self, node: str) -> bool:
+        """Under the node's lock: no tool may print the old view any more. Whether there was one (now in view.old)."""
         view = os.path.join(self.place(node), "view")
-        old = f"{view}.old"
-        for path in (old, view):
-            if path == view:
-                try:
-                    os.rename(view, old)
-                except FileNotFoundError:
-                    return
-            try:
-                for name in os.listdir(old):
-                    os.unlink(os.path.join(old, name))
-                os.rmdir(old)
-            except FileNotFoundError:
-                pass
+        _remove(f"{view}.old")
+        try:
+            os.rename(view, f"{view}.old")
+        except FileNotFoundError:
+            return False
+        return True
 
-    def _publish(self, node: str) -> None:
+    def _publish(self, node: str, changed: tuple[str, ...] = ("",)) -> None:
+        """Under the node's lock: render what changed, take over the rest from the view just taken away."""
         from model.render import views
 
         view = os.path.join(self.place(node), "view")
         fresh = f"{view}.new"
-        try:
-            os.mkdir(fresh)
-        except FileExistsError:
-            for name in os.listdir(fresh):  # left by a process killed while it wrote
-                os.unlink(os.path.join(fresh, name))
-        for name, text in views(self, node).items():
+        _remove(fresh)  # left by a process killed while it wrote
+        os.mkdir(fresh)
+        if changed != ("",):
+            for name in os.listdir(f"{view}.old"):
+                if not name.startswith(changed) and not name.endswith(changed):
+                    os.rename(os.path.join(f"{view}.old", name), os.path.join(fresh, name))
+        for name, text in views(self, node, changed).items():
             fd = os.open(os.path.join(fresh, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            os.write(fd, text.encode())
+            write_all(fd, text.encode())
             os.close(fd)
         os.rename(fresh, view)
+        _remove(f"{view}.old")
 
     def ensure_view(self, node: str) -> None:
         """Put the view in place if it is not."""
@@ -279,6 +295,16 @@ class Lab:
                 f"lab: {name} is no node of the simulated cluster (set SLURMD_NODENAME, or use srun or pdsh)"
             )
         return name
+
+
+def _remove(folder: str) -> None:
+    """Delete a folder of files, if it is there."""
+    try:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
 
 
 def sticks(fault: dict[str, Any]) -> bool:
