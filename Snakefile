@@ -55,9 +55,9 @@ for step in flow.steps:
     rule:
         name:
             step
-        localrule: True
         input:
             lambda wildcards, step=step: flow.gates(step),
+        localrule: True
 
 
 onstart:

@@ -9,9 +9,15 @@ rule burn_in:
         before=ancient(flow.results_before),
     output:
         result=f"{CAMPAIGN}/{{step}}/heat{{heat}}/{{workload}}/{{group}}/result.json",
+    log:
+        f"{CAMPAIGN}/{{step}}/heat{{heat}}/{{workload}}/{{group}}/run.log",
     wildcard_constraints:
         step="single|x[0-9]+|halves|full",
+    conda:
+        "../envs/burnin.yaml"
+    params:
+        burnin=BURNIN,
     message:
         "run {wildcards.workload} on {wildcards.group} ({wildcards.step}, heat {wildcards.heat})"
     shell:
-        "{BURNIN} run {output.result:q}"
+        "{params.burnin} run {output.result:q} > {log:q} 2>&1"

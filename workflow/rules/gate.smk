@@ -9,7 +9,13 @@ checkpoint gate:
         criteria=flow.criteria_files(),
     output:
         gate=f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.json",
+    log:
+        f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.log",
+    conda:
+        "../envs/burnin.yaml"
+    params:
+        burnin=BURNIN,
     message:
         "gate {wildcards.step}, heat {wildcards.heat}"
     shell:
-        "{BURNIN} judge-heat {output.gate:q}"
+        "{params.burnin} judge-heat {output.gate:q} 2>&1 | tee {log:q} >&2"

@@ -7,7 +7,13 @@ checkpoint plan:
         gate=flow.gate_before,
     output:
         plan=f"{CAMPAIGN}/{{step}}/heat{{heat}}/plan.json",
+    log:
+        f"{CAMPAIGN}/{{step}}/heat{{heat}}/plan.log",
+    conda:
+        "../envs/burnin.yaml"
+    params:
+        burnin=BURNIN,
     message:
         "plan {wildcards.step}, heat {wildcards.heat}"
     shell:
-        "{BURNIN} plan-heat {output.plan:q}"
+        "{params.burnin} plan-heat {output.plan:q} 2>&1 | tee {log:q} >&2"

@@ -7,19 +7,33 @@ rule resume_first:
         plan=ancient(f"{CAMPAIGN}/resume/heat{{heat}}/plan.json"),
     output:
         result=f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/first.json",
+    log:
+        f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/first.log",
+    conda:
+        "../envs/burnin.yaml"
+    params:
+        burnin=BURNIN,
     message:
         "run {wildcards.workload} on {wildcards.group} and cancel it behind a checkpoint (resume, heat {wildcards.heat})"
     shell:
-        "{BURNIN} run {output.result:q}"
+        "{params.burnin} run {output.result:q} > {log:q} 2>&1"
 
 
 rule resume_second:
     input:
         plan=ancient(f"{CAMPAIGN}/resume/heat{{heat}}/plan.json"),
-        first=ancient(f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/first.json"),
+        first=ancient(
+            f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/first.json"
+        ),
     output:
         result=f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/result.json",
+    log:
+        f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/second.log",
+    conda:
+        "../envs/burnin.yaml"
+    params:
+        burnin=BURNIN,
     message:
         "resume {wildcards.workload} on {wildcards.group} (resume, heat {wildcards.heat})"
     shell:
-        "{BURNIN} run {output.result:q}"
+        "{params.burnin} run {output.result:q} > {log:q} 2>&1"

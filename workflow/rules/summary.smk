@@ -7,7 +7,13 @@ rule summary:
         gates=lambda wildcards: flow.gates(),
     output:
         summary=f"{CAMPAIGN}/summary.json",
+    log:
+        f"{CAMPAIGN}/summary.log",
+    conda:
+        "../envs/burnin.yaml"
+    params:
+        burnin=BURNIN,
     message:
         "summary"
     shell:
-        "{BURNIN} summarise {output.summary:q}"
+        "{params.burnin} summarise {output.summary:q} 2>&1 | tee {log:q} >&2"

@@ -84,7 +84,7 @@ class Runner:
         if not barrier.wait():
             self._note("stop", reason=barrier.reason)
             return
-        while not self._window_over():
+        while not self._window_over() or (not self._twice_full() and barrier.others_need_load()):
             reason = self._iterate(len(journal.completed(self.journal.records)))
             if reason and self.watch["mode"] == "act":
                 self._note("stop", reason=reason)
@@ -105,6 +105,14 @@ class Runner:
             return len(pairs) >= int(self.spec.window["iterations"])
         spent = float(sum(e["time"] - s["time"] for s, e in pairs))
         return spent >= self.spec.window["hours"] * 3600
+
+    def _twice_full(self) -> bool:
+        """Tell whether twice the window is full: a partner that never ends must not keep this run for ever."""
+        pairs = journal.completed(self.journal.records)
+        if "iterations" in self.spec.window:
+            return len(pairs) >= 2 * int(self.spec.window["iterations"]) + 20
+        spent = float(sum(e["time"] - s["time"] for s, e in pairs))
+        return spent >= 2 * self.spec.window["hours"] * 3600
 
     def _prepare(self) -> None:
         """Write the files that the commands read."""
