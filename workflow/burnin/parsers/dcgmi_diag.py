@@ -85,6 +85,7 @@ class _Test:
         self.warnings: list[str] = []
         self.info: list[str] = []
         self.error_ids: list[int] = []
+        self.lumped = False
 
     def add(self, result: str, gpus: list[str], line: int) -> None:
         self.results.append(result)
@@ -114,6 +115,7 @@ class Parser(HostedParser):
         self.table = False
         self.closed = False
         self.wrapping: list[str] | None = None
+        self.prefix = ""
         self.facts: dict[str, Any] = {}
         self.error: str | None = None
         self.device_ids: list[str] | None = None
@@ -148,7 +150,8 @@ class Parser(HostedParser):
             return []
         if not self.table:
             if _RUNTIME.match(stripped) and ("diag" in stripped.lower() or "host engine" in stripped.lower()):
-                self.recognised = True
+                # The host engine's absence is said in the same words to every dcgmi command.
+                self.recognised |= "diag" in stripped.lower()
                 self.error = self.error or stripped[:300]
                 self.note(f"line {number}: the diagnostic could not run: {stripped[:160]}")
             return []
@@ -198,9 +201,9 @@ class Parser(HostedParser):
         if _GPU_RESULT.match(value) or _RESULT.match(value):
             self._end_cell()
             self._cell(test, number, value)
-        elif m := re.match(r"(?i)(warning|info|error):\s*(.*)", value):
+        elif m := re.match(r"(?i)(warning|info|error):\s*", value):
             self._end_cell()
-            self.wrapping = [m[2]]
+            self.wrapping, self.prefix = [value], m[0]
             self._wrap_into = test.info if m[1].lower() == "info" else test.warnings
             self._wrap_into.append("")
         elif self.wrapping is not None and len(self.wrapping) < 200:
@@ -214,10 +217,12 @@ class Parser(HostedParser):
 
     def _end_cell(self) -> None:
         if self.wrapping is not None:
-            pieces = self.wrapping
-            joined = "".join(p.ljust(WRAP) if len(p) >= WRAP - 12 else p + " " for p in pieces[:-1]) + pieces[-1]
-            self._wrap_into[-1] = unblank(re.sub(r"\s+", " ", joined).strip())[:2000]
-            self.wrapping = None
+            # A full row was cut in the middle of a word or blank; a shorter one lost the blank at its end.
+            pieces = [p if len(p) >= WRAP else p + " " for p in self.wrapping]
+            if self.prefix:
+                pieces[0] = pieces[0][len(self.prefix) :]
+            self._wrap_into[-1] = unblank(re.sub(r"\s+", " ", "".join(pieces)).strip())[:2000]
+            self.wrapping, self.prefix = None, ""
 
     def _cell(self, test: _Test, number: int, value: str) -> None:
         if m := _GPU_RESULT.match(value):
@@ -339,6 +344,7 @@ class Parser(HostedParser):
                 gpus = [str(result["gpu_id"])]
             elif "gpu_ids" in result:
                 gpus = [g.strip() for g in str(result["gpu_ids"]).split(",") if g.strip()]
+                test.lumped = len(gpus) > 1
             word = _result(str(result.get("status", result.get("result", ""))))
             test.add(word, gpus if category.lower() != "deployment" or "entity_id" in result else [], test.line)
             self._json_notes(test, result)
@@ -381,7 +387,7 @@ class Parser(HostedParser):
         bad = {g: r for g, r in test.gpus.items() if r in ("fail", "warn")}
         if result in ("fail", "warn"):
             said = set(re.findall(r"\bGPU (\d{1,3})\b", text))
-            if len(bad) > 1 and said and said < set(bad):
+            if test.lumped and said and said < set(bad):
                 # DCGM 2 gives one result for all GPUs; its warning says which one failed.
                 bad = {g: r for g, r in bad.items() if g in said}
             named = re.findall(r"\bGPU (\d{1,3})\b", text) if not bad else []

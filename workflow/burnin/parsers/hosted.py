@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from burnin.parsers.common import Collector, Prefix, peel
+from burnin.parsers.common import Collector, Prefix, clean, peel
 from burnin.parsers.reading import Reading, Signal, Verdict
 
 #: First words of the frame lines that the probe script writes around each tool's output.
@@ -70,6 +70,7 @@ class HostedParser:
         if line.startswith(FRAME):
             self.framed = True
             return []
+        line = clean(line)
         if _DAMAGE.search(line):
             self.note(f"line {number} has characters that no tool prints: the text is damaged", damage=True)
         body, prefix = peel(line)

@@ -63,7 +63,7 @@ _HARD_EVENT = re.compile(
     r"drive fault|CATERR|configuration error|non-redundant: insufficient|transition to (?:non-recoverable|critical)"
 )
 _NO_SESSION = re.compile(
-    r"(?i)unable to establish (?:IPMI|LAN|RMCP)|could not open device at /dev/ipmi|error: Unable to|"
+    r"(?i)unable to establish (?:IPMI|LAN|RMCP)|could not open device at /dev/ipmi|"
     r"address lookup for .* failed|Get Device ID command failed|RAKP \d message"
 )
 _NOISE = re.compile(

@@ -53,6 +53,12 @@ JSON_LIMIT = 8 << 20
 
 _LINE = re.compile(r"\s*(\S.*?)\s*:(?:\s+(.*?))?\s*$")
 _UP = frozenset({"LinkUp", "ETH_AN_FSM_ENABLE", "LINK_UP", "Link Up", "Active"})
+#: Words of both states; another word is not known, so it convicts nobody.
+_STATES = frozenset(
+    {"Active", "Down", "Polling", "Disable", "Disabled", "Init", "Initialize", "Initializing", "Armed", "Close port",
+     "Close Port", "Port PLL Down", "Physical Up", "PortConfigurationTraining", "LinkErrorRecovery", "Phy Test", "Sleep",
+     "Rx Disable", "Training", "Phy Up", "PhyTest", "Port_PLL_Down"}
+)  # fmt: skip
 _FIELDS: dict[str, str] = {
     "State": "state",
     "Physical state": "physical_state",
@@ -309,8 +315,9 @@ class Parser(HostedParser):
         numbers = {k: number(port.fields.get(k)) for k in _NUMBERS}
         state, physical = port.fields.get("state", ""), port.fields.get("physical_state", "")
         active = state == "Active" and physical in _UP
-        if state in _BLANK or physical in _BLANK:
-            unreadable("state" if state in _BLANK else "physical_state", "link state")
+        known = state in _STATES, physical in _UP or physical in _STATES or physical.startswith("ETH_")
+        if not all(known):
+            unreadable("physical_state" if known[0] else "state", "link state")
         elif not active:
             advice = port.fields.get("recommendation", "")[:200]
             say("link_state", "state", detail={"state": state, "physical_state": physical, "recommendation": advice})

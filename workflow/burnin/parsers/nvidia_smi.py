@@ -203,6 +203,7 @@ class _Gpu:
     other_flags: list[tuple[str, str, int]] = field(default_factory=list)
     processes: list[dict[str, Any]] = field(default_factory=list)
     leaves: int = 0
+    outside: int = 0  # leaves but for those of processes, of which every GPU has its own number
     partial: bool = False
     raw: dict[int, str] = field(default_factory=dict)  # line -> its text, of lines that may become evidence
 
@@ -377,6 +378,7 @@ class Parser(HostedParser):
         if gpu.leaves > MOST_LEAVES:
             return
         gpu.raw[line] = raw
+        gpu.outside += not path.startswith("processes")
         if (m := _SICK.search(value)) and (gpu.sick is None or _worse(m[0]) < _worse(gpu.sick[0])):
             gpu.sick = (value, line, path)
         if _DENIED.search(value):
@@ -503,11 +505,16 @@ class Parser(HostedParser):
         if not text.gpus:
             return self.whole
         even = self._even(text)
+        others = [g.outside for g in text.gpus[:-1]]
+        if even and others and text.gpus[-1].outside < min(others) and text.gpus[-1].sick is None:
+            even = False
+            self.note("the last GPU's block is shorter than the others: the text is cut")
         if not even or (text.attached is not None and text.attached != len(text.gpus)):
             return False
         if self.whole:
             return True
-        if self.cut and text.last_line and len(text.gpus) == 1:
+        if self.cut:
+            self.note("the last line has no end: the text is cut")
             return False
         if len(text.gpus) > 1:
             return text.attached is not None

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dcgmi diag of DCGM 2 to 4 as text and JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.node_samples import as_whole, fed, named, of, standing_alone, told_whole
+
+TOOL = "dcgmi-diag"
+#: Sample -> verdict of the text by itself, verdict if the caller knows that it is whole.
+VERDICTS = {
+    "json-2.4-fail.json": ("fail", "fail"),
+    "json-2.4-pass.json": ("pass", "pass"),
+    "json-3.3-pass.json": ("pass", "pass"),
+    "json-3.3-persistence-off.json": ("fail", "fail"),
+    "json-3.3-power-fail-with-banner.json": ("fail", "fail"),
+    "json-4.1-iterations.json": ("fail", "fail"),
+    "json-4.1-memory-fail.json": ("fail", "fail"),
+    "json-4.1-pass.json": ("pass", "pass"),
+    "json-4.1-runtime-error.json": ("unknown", "unknown"),
+    "text-2.4-persistence-off.txt": ("fail", "fail"),
+    "text-3.3-all-skipped.txt": ("unknown", "unknown"),
+    "text-3.3-could-not-allocate.txt": ("unknown", "unknown"),
+    "text-3.3-cut.txt": ("unknown", "unknown"),
+    "text-3.3-memory-fail.txt": ("fail", "fail"),
+    "text-3.3-pass.txt": ("pass", "pass"),
+    "text-4.1-pass.txt": ("pass", "pass"),
+    "text-4.1-power-fail.txt": ("fail", "fail"),
+}
+
+
+def test_every_sample_has_its_verdict() -> None:
+    assert {name: (standing_alone(TOOL, name), told_whole(TOOL, name)) for name in named(TOOL)} == VERDICTS
+
+
+def test_failed_gpus_are_named() -> None:
+    assert [s.gpu for s in of(as_whole(TOOL, "text-3.3-memory-fail.txt"), "dcgm_diag")] == [0, 5]
+    for name, gpu, test in (
+        ("text-4.1-power-fail.txt", 3, "targeted_power"),
+        ("json-3.3-power-fail-with-banner.json", 5, "Targeted Power"),
+        ("json-4.1-memory-fail.json", 3, "memory"),
+        ("json-2.4-fail.json", 3, "GPU Memory"),
+    ):
+        (found,) = of(as_whole(TOOL, name), "dcgm_diag")
+        assert (found.gpu, found.detail["test"]) == (gpu, test), name
+
+
+def test_wrapped_warnings_are_joined() -> None:
+    (found,) = of(as_whole(TOOL, "text-4.1-power-fail.txt"), "dcgm_diag")
+    assert "clocks event due to thermal violation in GPU 3. Verify that the cooling" in found.detail["warnings"][0]
+
+
+@pytest.mark.parametrize("name", ["text-2.4-persistence-off.txt", "json-3.3-persistence-off.json"])
+def test_settings_are_not_hardware(name: str) -> None:
+    found = of(as_whole(TOOL, name), "dcgm_diag")
+    assert found and all(s.detail["config"] for s in found)
+
+
+def test_blank_values_are_words() -> None:
+    (found,) = of(as_whole(TOOL, "json-2.4-fail.json"), "dcgm_diag")
+    assert found.detail["warnings"] == ["GPU 3 had (not supported) errors"]
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("text-3.3-pass.txt", 8), ("text-4.1-pass.txt", 8), ("json-3.3-pass.json", 8), ("json-4.1-pass.json", 8)],
+)
+def test_number_of_gpus(name: str, count: int) -> None:
+    reading = as_whole(TOOL, name)
+    assert reading.data["gpu_count"] == count and of(reading, "gpu_count")[0].value == count
+
+
+def test_successfully_ran_means_nothing() -> None:
+    reading = fed(TOOL, "Successfully ran diagnostic for group.")
+    assert reading.recognised and reading.verdict == "unknown"
+
+
+def test_pass_with_a_warning_is_not_done() -> None:
+    (found,) = of(as_whole(TOOL, "text-3.3-could-not-allocate.txt"), "dcgm_diag")
+    assert found.detail["result"] == "not done"
