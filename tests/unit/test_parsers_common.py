@@ -90,13 +90,14 @@ def test_candidates_are_the_lines_that_matter(
     path = tmp_path_factory.mktemp("c") / "x"
     path.write_bytes(b"\n".join(rows) + (b"\n" if last else b""))
     old, common.BLOCK = common.BLOCK, block
+    parallel, common.PARALLEL_FROM = common.PARALLEL_FROM, 1000 if block % 10 == 0 else 1 << 60
     try:
         needles = common.Prefilter(needles=(b"WARN", b"never"), from_size=0)
         found = {n for n, _ in common.candidate_lines(path, needles)}
         boring = common.Prefilter(boring=b" NCCL INFO ", keep=(b"WARN",), from_size=0)
         rest = dict(common.candidate_lines(path, boring))
     finally:
-        common.BLOCK = old
+        common.BLOCK, common.PARALLEL_FROM = old, parallel
     full = dict(common.numbered_lines(path))
     assert {n for n, raw in enumerate(rows, 1) if b"WARN" in raw} <= found
     assert {n for n, text in full.items() if " NCCL INFO " not in text and text} <= set(rest)

@@ -306,3 +306,30 @@ def test_guide_endless_run(tmp_path: Path) -> None:
     assert run["ended"] == "time limit"
     assert [round(c["busbw"], 1) for c in run["cycles"]] == [373.5, 373.5, 373.5]
     assert reading.complete
+
+
+def test_skipping_info_messages_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (DATA / "nccl" / "2.19.6-allreduce-16gpu-info.log").read_text().split("\n")
+    at = next(i for i, line in enumerate(lines) if "Using network" in line)
+    info = [
+        f"burn0{r // 8 + 1}:{41000 + r}:{41050 + r} [{r % 8}] NCCL INFO Channel {c:02d}/0 : {r}[{r % 8}] -> 0[0] via P2P"
+        for c in range(400)
+        for r in range(16)
+    ]
+    warn = ["", "burn02:41011:41133 [3] NCCL WARN NET/IB : mlx5_3:1 Got async event : port error"]
+    one = lines[:at] + info[:100] + lines[at : at + 2] + info + lines[at + 2 :]
+    text = "\n".join([*one, *one[: len(one) // 2], *warn, *one[len(one) // 2 :], *one * 8])
+    path = tmp_path / "big.log"
+    path.write_text(text)
+    assert path.stat().st_size > 4 << 20
+    fast = read("nccl", path)
+    monkeypatch.setattr("burnin.parsers.common.PARALLEL_FROM", 1)
+    assert read("nccl", path) == fast  # two processes
+    monkeypatch.setattr("burnin.parsers.common.SPOOL_LIMIT", 1)
+    assert read("nccl", path) == fast  # the second one gives up
+    monkeypatch.delattr("burnin.parsers.nccl.Parser.candidates")
+    slow = read("nccl", path)
+    assert fast == slow
+    assert fast.verdict == "pass"
+    assert kinds(fast) == {"nccl_port_error": 1}
+    assert {r["network"] for r in fast.data["runs"]} == {"IB"}

@@ -8,9 +8,14 @@ Nothing here knows a tool. Memory is bounded whatever the size of a file: it is 
 from __future__ import annotations
 
 import codecs
+import contextlib
+import marshal
 import math
 import os
 import re
+import signal as signal_module
+import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +31,9 @@ CHUNK = 1 << 20
 #: Buffer of the filtered reading of large files, and the longest line it holds (bytes).
 BLOCK = 64 << 10
 LONGEST = 32 << 20
+#: From this size on a second process reads the second half (bytes), and the most it may pick for us.
+PARALLEL_FROM = 256 << 20
+SPOOL_LIMIT = 256 << 20
 #: Most signals of one kind that are kept; the rest is counted.
 KEEP_PER_KIND = 200
 
@@ -442,50 +450,93 @@ class LineSource:
         if size < prefilter.from_size or head.startswith(b"\x1f\x8b") or _sniff(head) != ("utf-8", 0):
             yield from self
             return
-        for first, block, end, lines, whole in self._reused_blocks(size):
+        split = self._middle(size) if size >= PARALLEL_FROM and _may_fork() else size
+        helper = _Helper(self, prefilter, split, size) if split < size else None
+        try:
+            for number_, raw in self._picked(prefilter, watch, 0, split, 1, size):
+                yield from self._decoded(number_, raw)
+            if helper is None:
+                return
+            first, rest = self.lines + 1, helper.lines()
+            if rest is None:
+                rest = self._picked(prefilter, watch, split, size, first, size)
+                first = 0
+            for number_, raw in rest:
+                yield from self._decoded(first + number_, raw)
+            if first:
+                self.lines += helper.count
+                self.size = max(self.size, size)
+                self.last_unterminated = self.lines if helper.unterminated else None
+                for sentence, damaged in helper.notes:
+                    self._note(sentence, damaged)
+        finally:
+            if helper is not None:
+                helper.close()
+
+    def _decoded(self, number_: int, raw: bytes) -> Iterable[tuple[int, str]]:
+        if b"\0" in raw:
+            raw = raw.replace(b"\0", b" ")
+        if b"\r" in raw or len(raw) > self.limit:
+            return self._pieces(number_, raw)
+        return ((number_, clean(raw.decode("utf-8", "replace"))),)
+
+    def _middle(self, size: int) -> int:
+        """Return an offset near the middle of the file at which a line begins, or `size`."""
+        with self.path.open("rb", buffering=0) as handle:
+            handle.seek(size // 2)
+            at = handle.read(LINE_LIMIT).find(b"\n")
+        return size // 2 + at + 1 if at >= 0 else size
+
+    def _picked(
+        self, prefilter: Prefilter, watch: Callable[[], bool], start: int, stop: int, first: int, size: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield (line number, line) of what `prefilter` lets through between two offsets of the file."""
+        for first_, block, end, lines, whole in self._reused_blocks(start, stop, first, size):
             if not self.damaged and block.find(b"\0", 0, end) >= 0:
                 self._note("the file has NUL bytes: a hole, or not a text file")
             for offset, raw in prefilter.pick(block, end, lines, whole, watch()):
-                if b"\r" in raw or len(raw) > self.limit:
-                    yield from self._pieces(first + offset, raw)
-                else:
-                    yield first + offset, clean(raw.decode("utf-8", "replace"))
+                yield first_ + offset, raw
 
-    def _reused_blocks(self, size: int) -> Iterator[tuple[int, bytearray, int, int, bool]]:
+    def _reused_blocks(
+        self, start: int, stop: int, first: int, size: int
+    ) -> Iterator[tuple[int, bytearray, int, int, bool]]:
         """Yield (number of the first line, buffer, end of its last whole line, newlines, is it the first or last).
 
         The buffer is used again, because copying a gigabyte costs more than reading it. It grows to hold a long line,
-        up to a limit at which the line is cut.
+        up to a limit at which the line is cut. `stop` is the start of a line or the end of the file.
         """
         buffer = bytearray(BLOCK)
-        kept, first = 0, 1
-        is_first = True
+        kept, at = 0, start
+        is_first = start == 0
         with self.path.open("rb", buffering=0) as handle:
+            handle.seek(start)
             while True:
                 if kept >= len(buffer):
                     if len(buffer) >= LONGEST:
                         self._note(f"line {first} is longer than {LONGEST} bytes; the rest of it was not read")
                         kept = self.limit
                         while (got := handle.read(BLOCK)) and b"\n" not in got:
-                            self.size += len(got)
-                        self.size += len(got)
+                            at += len(got)
+                        at += len(got)
                         rest = got[got.find(b"\n") :] if got else b""
                         buffer[kept : kept + len(rest)] = rest
                         kept += len(rest)
                     else:
                         buffer.extend(bytes(len(buffer)))
                 with memoryview(buffer) as view:
-                    got_n = handle.readinto(view[kept:])
+                    # A part ends where the next one starts; the last one goes on to the end, wherever that is by now.
+                    got_n = handle.readinto(view[kept : kept + stop - at] if stop < size else view[kept:])
                 if not got_n:
                     break
-                self.size += got_n
+                at += got_n
+                self.size = max(self.size, at)
                 filled = kept + got_n
                 end = buffer.rfind(b"\n", kept, filled) + 1
                 if end <= 0:
                     kept = filled
                     continue
                 lines = buffer.count(b"\n", 0, end)
-                yield first, buffer, end, lines, is_first or self.size >= size
+                yield first, buffer, end, lines, is_first or at >= size
                 is_first = False
                 first += lines
                 kept = filled - end
@@ -495,6 +546,76 @@ class LineSource:
             yield first, buffer, kept, 0, True
             first += 1
         self.lines = first - 1
+
+
+def _may_fork() -> bool:
+    """Say whether a second process would help and is safe: two processors, and no other thread that holds locks."""
+    return hasattr(os, "fork") and len(os.sched_getaffinity(0)) > 1 and threading.active_count() == 1
+
+
+class _Helper:
+    """A forked process that picks the lines of a file's second half while this one reads the first.
+
+    It only reads the file, writes what it found to a spool file without name, and exits; whatever goes wrong with it,
+    `lines` returns None and the caller reads that half itself.
+    """
+
+    def __init__(self, source: LineSource, prefilter: Prefilter, start: int, size: int) -> None:
+        self.count = 0
+        self.unterminated = False
+        self.notes: list[tuple[str, bool]] = []
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115
+        self._pid = os.fork()
+        if self._pid == 0:
+            status = 1
+            try:
+                part = LineSource(source.path, source.limit)
+                batch: list[tuple[int, bytes]] = []
+                for picked in part._picked(prefilter, lambda: True, start, size, 0, size):
+                    batch.append(picked)
+                    if len(batch) >= 4096:
+                        marshal.dump(batch, self._spool)
+                        batch.clear()
+                        if self._spool.tell() > SPOOL_LIMIT:
+                            os._exit(1)
+                marshal.dump(batch, self._spool)
+                # `lines` counts from the part's first line, which is 0 here.
+                end = (part.lines + 1, part.last_unterminated is not None, [(p, part.damaged) for p in part.problems])
+                marshal.dump(end, self._spool)
+                self._spool.flush()
+                status = 0
+            finally:
+                os._exit(status)
+
+    def lines(self) -> Iterator[tuple[int, bytes]] | None:
+        """Wait for the process; return its (line number from 0, line) pairs, or None if it failed."""
+        if self._wait() != 0:
+            return None
+        return self._read()
+
+    def _wait(self) -> int:
+        pid, self._pid = self._pid, 0
+        try:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) if pid else 1
+        except ChildProcessError:
+            return 1  # someone else waits for all children
+
+    def _read(self) -> Iterator[tuple[int, bytes]]:
+        self._spool.seek(0)
+        while True:
+            batch = marshal.load(self._spool)
+            if isinstance(batch, tuple):
+                self.count, self.unterminated, self.notes = batch
+                return
+            yield from batch
+
+    def close(self) -> None:
+        """End the process if it still runs, and forget the spool."""
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal_module.SIGKILL)
+            self._wait()
+        self._spool.close()
 
 
 def numbered_lines(
