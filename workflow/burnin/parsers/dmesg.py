@@ -284,7 +284,7 @@ _MARKS: tuple[bytes, ...] = (
     b"CPU5C",
     b"CPU55P",
     b"CPU55C",
-    b"DD",  # from D3cold to D0
+    b"UDD",  # Unable to change power state from D3cold to D0 (DD alone is in every ADDRCONF line)
 )
 
 
