@@ -419,6 +419,11 @@ class Parser(HostedParser):
         reading = Reading(self.tool, recognised=self.recognised, complete=self.closed and bool(self.tests))
         pre = self.where or Prefix(self.host)
         verdicts = [self._judge(t, pre) for t in self.tests]
+        most = max((len(t.gpus) for t in self.tests), default=0)
+        for test in self.tests:
+            if 0 < len(test.gpus) < most and test.worst() != "skip":
+                reading.problems.append(f"line {test.line}: {test.name} has {len(test.gpus)} GPUs' results, not {most}")
+                verdicts.append("unknown")
         if self.overall is not None and self.overall.lower() == "fail":
             verdicts.append("fail")
         only_skipped = bool(self.tests) and all(t.worst() == "skip" for t in self.tests)

@@ -323,8 +323,8 @@ class _Report:
             self.end_system()
         elif m := _SYSTEM.match(name):
             self.end_system()
-            self.system = {"system": m[1], "health": value.split(" ")[0], "text": "", "line": line}
             if not self.entities:
                 self.entity(self.kind, "", "", line)
+            self.system = {"system": m[1], "health": value.split(" ")[0], "text": "", "line": line}
             if len(self.entities[-1]["systems"]) < 100:
                 self.entities[-1]["systems"].append(self.system)

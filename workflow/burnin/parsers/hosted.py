@@ -61,6 +61,7 @@ class HostedParser:
         self.cut = False
         self.missing = False
         self.framed = False
+        self.several = False
         self.found = Collector()
 
     # ------------------------------------------------------------------------------------------------- interface
@@ -74,6 +75,7 @@ class HostedParser:
         if _DAMAGE.search(line):
             self.note(f"line {number} has characters that no tool prints: the text is damaged", damage=True)
         body, prefix = peel(line)
+        self.several |= prefix.host is not None
         if prefix.host is None and self.host is not None:
             prefix = Prefix(self.host, prefix.task, prefix.rank, prefix.local_rank, prefix.time)
         if self.program and self.program in body and absent(body, self.program):
@@ -95,6 +97,10 @@ class HostedParser:
         reading.problems = [*self.problems, *reading.problems, *self.found.problems()][:MOST_PROBLEMS]
         if self.damaged:
             reading.complete = False
+        if self.several and not self.whole and reading.complete:
+            # Each host's text may be whole, but not the collection: whose text comes last is not known.
+            reading.complete = False
+            reading.problems.append("lines of several hosts: nothing proves that every host's text is here")
         if not reading.recognised:
             reading.complete = False
             if reading.verdict != "unknown":

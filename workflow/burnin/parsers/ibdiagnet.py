@@ -81,6 +81,8 @@ class Parser(HostedParser):
                 return self._stage(number, body, m)
             self.note(f"line {number}: a row of the summary is damaged: {stripped[:80]}", damage=True)
             return []
+        if self.after_summary and _STAGE.match(stripped):
+            self.note(f"line {number}: a row of the summary stands outside of it: {stripped[:80]}", damage=True)
         if m := _FOUND.search(stripped):
             self.recognised = True
             self.found_nodes = (int(m[1][:9]), int(m[2][:9]), int(m[3][:9]))

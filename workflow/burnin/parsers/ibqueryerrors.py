@@ -5,8 +5,9 @@
 PortXmitWait is congestion and never an error. The exit status is the number of bad ports, so no verdict.
 
 Verdict: `fail` if a port has a counter of `FATAL` above 0 (the link went down, or integrity was lost); `unknown` if
-PMA queries failed (not everything was read), the summary line is missing (cut), or only counters that need a second
-reading to judge are above 0; `pass` if the summary was reached, every query answered and no error counter is above 0.
+PMA queries failed (not everything was read; the line that says so may follow the summary, so only the caller can know
+that the text is whole), the summary line is missing (cut), or only counters that need a second reading to judge are
+above 0; `pass` if the summary was reached, every query answered and no error counter is above 0.
 
 data: `nodes_checked`, `bad_nodes`, `ports_checked`, `bad_ports`, `query_failures`, `ports`: [{"guid", "node", "port",
 "counters": {name: n}, "link": text, "line"}], at most 5000.
@@ -37,6 +38,7 @@ _LINK = re.compile(r"\s+Link info:\s+(.*)$")
 _SUMMARY = re.compile(r"##\s*Summary: (\d+) nodes checked, (\d+) bad nodes found")
 _PORTS = re.compile(r"##\s*(\d+) ports checked, (\d+) ports have errors beyond threshold")
 _FAILED = re.compile(r"##\s*(\d+) PMA query failures")
+_HARMLESS = re.compile(r"##\s*(?:Thresholds:|Suppressed:|$)")
 _NO = re.compile(r"(?i)ibwarn:.*|ibpanic:.*|.*(?:discover failed|Failed to open).*")
 
 
@@ -74,6 +76,9 @@ class Parser(HostedParser):
             self.checked = (int(m[1][:12]), int(m[2][:12]))
         elif m := _FAILED.match(body.strip()):
             self.failures += int(m[1][:12])
+        elif body.lstrip().startswith("##") and self.recognised and not _HARMLESS.match(body.strip()):
+            self.broken += 1
+            self.note(f"line {number} is not understood: {body.strip()[:80]}")
         elif _NO.match(body.strip()) and (self.recognised or "ibqueryerrors" in body or "iberror" in body):
             self.broken += 1
             self.note(f"line {number}: not everything was read: {body.strip()[:160]}")
@@ -109,7 +114,7 @@ class Parser(HostedParser):
 
     def read(self) -> Reading:
         """Return the reading of the report."""
-        reading = Reading(self.tool, recognised=self.recognised, complete=self.summary is not None)
+        reading = Reading(self.tool, recognised=self.recognised, complete=self.summary is not None and self.whole)
         if self.recognised and self.summary is None:
             reading.problems.append("the summary is missing: the text is cut")
         if self.failures:
