@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from burnin import parsers
+from burnin.runs import launching
 from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools
 from burnin.runs.spec import RunSpec
 from burnin.storage import write_text
@@ -26,8 +27,10 @@ class Probe:
         self._tools = probe_tools(spec.config.document["probes"]["commands"], spec.config.hcas)
         self._limit = float(spec.config.document["probes"]["timeout_seconds"]) * (len(self._tools) + 1)
         self.trouble = ""
+        self._log = self.folder / "launch.log"
+        self._log_start = self._log.stat().st_size if self._log.exists() else 0
         try:
-            with (self.folder / "launch.log").open("ab") as log:
+            with self._log.open("ab") as log:
                 self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
                     spec.probe_command(script.resolve(), self.folder.resolve()),
                     stdin=subprocess.DEVNULL,
@@ -42,6 +45,11 @@ class Probe:
     def ended(self) -> bool:
         """Tell whether the launch is over."""
         return self._process is None or self._process.poll() is not None
+
+    def unanswered(self) -> bool:
+        """Tell whether nothing was launched because Slurm did not answer: that says nothing about the nodes."""
+        left = any(self.folder.glob("*.txt")) or any(self.folder.glob(".*.part"))
+        return bool(self.ended() and not left and launching.file_unanswered(self._log, self._log_start))
 
     def collect(self, wait: bool = True) -> dict[str, Any]:
         """Return node -> summary; a node without a whole file is unknown in everything."""

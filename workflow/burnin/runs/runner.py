@@ -21,7 +21,7 @@ from typing import Any
 
 from burnin import hpl_dat, parsers, storage
 from burnin.judging.signatures import state_stops_run, stops_run
-from burnin.runs import attempts, journal, results, settle
+from burnin.runs import attempts, journal, launching, results, settle
 from burnin.runs.barrier import Barrier
 from burnin.runs.probing import Probe
 from burnin.runs.spec import RunSpec, load_spec
@@ -44,6 +44,7 @@ class Runner:
         self.number, self.journal = self._open()
         self.folder = attempts.folder(spec, self.number)
         self.hpl_dat = self.folder / "HPL.dat"
+        self._silent_since: float | None = None  # since when Slurm launches nothing for us
 
     def _open(self) -> tuple[int, journal.Journal]:
         """Open the journal to go on with, or that of a new attempt."""
@@ -148,6 +149,10 @@ class Runner:
         path = self.folder / output
         watched = _Watched(self, path, iteration)
         status, ended = watched.run(command)
+        if ended == "itself" and status and launching.file_unanswered(path) and self._wait_for_slurm():
+            self._note("not_launched", seq=seq, exit=status)
+            return ""  # no iteration: the next pass of the loop starts the same one again
+        self._silent_since = None
         summary = results.read_output(self.spec, path)
         self._note("end", seq=seq, exit=status, ended=ended, bytes=path.stat().st_size, summary=summary)
         if "training" in self.spec.definition and self.spec.step != "resume":
@@ -161,7 +166,12 @@ class Runner:
 
     def _probe(self, when: str) -> str:
         """Look at all nodes now and write down what was seen; return the first thing that forbids a run, or ""."""
-        nodes = Probe(self.spec, self.folder, when, self.environment).collect()
+        while True:
+            probe = Probe(self.spec, self.folder, when, self.environment)
+            nodes = probe.collect()
+            if not probe.unanswered() or not self._wait_for_slurm():
+                break
+        self._silent_since = None
         self._note("probe", when=when, nodes=nodes)
         broken = [
             f"{item['kind']} on {n}: {item['text']}"
@@ -170,6 +180,14 @@ class Runner:
             if state_stops_run(item)
         ]
         return broken[0][:300] if broken else ""
+
+    def _wait_for_slurm(self) -> bool:
+        """Pause because nothing could be launched; return False when that has lasted too long."""
+        self._silent_since = self._silent_since or time.monotonic()
+        if time.monotonic() - self._silent_since > launching.PATIENCE_SECONDS:
+            return False
+        time.sleep(launching.PAUSE_SECONDS)
+        return True
 
     def _facts(self) -> dict[str, Any]:
         """Return what else the result should say."""
@@ -283,6 +301,9 @@ class _Watched:
         if self._probe is None or not (wait or self._probe.ended()):
             return
         nodes = self._probe.collect()
+        if self._probe.unanswered():
+            self._probe = None  # nothing was read, because nothing could be launched; the next one will tell
+            return
         self.runner._note("probe", when=self._probe.name, nodes=nodes)
         self._probe = None
         for summary in nodes.values():
