@@ -17,7 +17,6 @@ except CampaignError as error:
     raise WorkflowError(str(error))
 flow.checkpoints = checkpoints
 
-BURNIN = snakefile.BURNIN
 CAMPAIGN = flow.dir
 
 
@@ -65,4 +64,4 @@ onstart:
 
 
 onerror:
-    shell(f"{BURNIN} why-stopped {{CAMPAIGN:q}}")
+    shell("burnin why-stopped {CAMPAIGN:q}")

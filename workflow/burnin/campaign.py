@@ -20,7 +20,8 @@ from typing import Any
 from burnin import storage
 from burnin.config import Config
 from burnin.errors import CampaignError, EvidenceError
-from burnin.judging.heat import Context, judge_heat
+from burnin.judging.heat import judge_heat
+from burnin.judging.run import Context
 from burnin.judging.summary import summarise
 from burnin.ladder import Group, Heat, Isolation, assume_passed, heat_of_standing, next_heat, replay
 from burnin.paths import heat_dir
@@ -46,7 +47,11 @@ class Campaign:
 
     def result_path(self, step: str, heat: int, workload: str, group: str) -> Path:
         """Return the path of a run's result."""
-        return heat_dir(self.dir, step, heat) / workload / group / "result.json"
+        return Path(self.result_name(step, heat, workload, group))
+
+    def result_name(self, step: str, heat: int, workload: str, group: str) -> str:
+        """Return the path of a run's result as text (a dry run at 1,024 nodes asks for it ten thousand times)."""
+        return f"{self.dir}/{step}/heat{heat}/{workload}/{group}/result.json"
 
     def load(self, path: Path, schema: str) -> Any:
         """Return a validated file, read again only if it changed."""

@@ -21,6 +21,7 @@ from burnin import storage
 from burnin.errors import ConfigError
 from burnin.ladder import LadderConfig, steps
 from burnin.nodes import expand
+from burnin.topology import Topology, from_document
 
 PLACEHOLDERS = frozenset(
     ["nodes", "nodelist", "gpus_per_node", "ntasks", "mpi", "hpl_dat", "checkpoint_dir", "run_dir", "iteration", "max_steps", "checkpoint_every"]
@@ -87,7 +88,13 @@ class Config:
                 if self.definition(w)["steps"] in ("all",) or step.name in self.definition(w)["steps"]
             ]
             per_step[step.name] = tuple(names)
-        return LadderConfig(tuple(self.nodes), per_step)
+        return LadderConfig(tuple(self.nodes), per_step, self.topology)
+
+    @cached_property
+    def topology(self) -> Topology | None:
+        """Return which leaf, rack, PDU ... each node has, or None if nothing of it is known."""
+        section = self.document["topology"]
+        return from_document(section, self.nodes) if section else None
 
     @property
     def criteria(self) -> Mapping[str, Any]:
@@ -136,7 +143,7 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
     `root` is the repository. Raises ConfigError naming key, value, expectation and cure.
     """
     document = dict(raw)
-    for key in ("workload_definitions", "criteria"):
+    for key in ("workload_definitions", "criteria", "topology"):
         document[key] = _read_section(key, document.get(key), root)
     probes = document.get("probes")
     if isinstance(probes, Mapping) and isinstance(probes.get("commands"), Mapping):
@@ -224,7 +231,7 @@ def _check_sense(config: Config) -> None:
     """Raise ConfigError for values that are well-formed but cannot be meant."""
     document = config.document
     nodes = config.nodes
-    _ = config.hcas
+    _ = config.hcas, config.topology
     for number, workload in enumerate(config.workloads):
         if workload not in document["workload_definitions"]:
             known = ", ".join(document["workload_definitions"])

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from burnin.grouping import fill, halves, in_order
 from burnin.paths import group_id
+from burnin.topology import Topology
 
 Outcome = Literal["passed", "failed", "owes", "suspect", "withdrawn"]
 
@@ -49,6 +50,7 @@ class LadderConfig:
 
     nodes: tuple[str, ...]
     workloads: Mapping[str, tuple[str, ...]]
+    topology: Topology | None = None  # of exactly these nodes, in this order
 
     def steps(self) -> list[Step]:
         """Return the steps that have something to run."""
@@ -110,6 +112,13 @@ class Standing:
     suspects: list[SuspectSet] = field(default_factory=list)
     heats: dict[str, int] = field(default_factory=dict)  # step -> heats so far
     impossible: list[str] = field(default_factory=list)  # steps that the roster has become too small for
+    borrowed: dict[str, int] = field(default_factory=dict)  # node -> groups it has filled without owing anything
+
+    def borrow(self, members: Iterable[str], step: str, workloads: Sequence[str]) -> None:
+        """Count those of a group's members that had passed all of the step before they ran; call it before passing."""
+        for node in members:
+            if all((step, w) in self.passed[node] for w in workloads):
+                self.borrowed[node] = self.borrowed.get(node, 0) + 1
 
     def roster(self, nodes: Iterable[str]) -> list[str]:
         """Return the nodes still in, in the order given."""
@@ -122,6 +131,8 @@ def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing
     for gate in gates:
         step, heat = gate["step"], gate["heat"]
         standing.heats[step] = standing.heats.get(step, 0) + 1
+        for members in gate.get("groups", {}).values():
+            standing.borrow(members, step, config.workloads.get(step, ()))
         for node, workloads in gate["passed"].items():
             standing.passed[node].update((step, w) for w in workloads)
         for node, outcome in gate["outcome"].items():
@@ -167,13 +178,18 @@ def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
         owing = [n for n in roster if owed[n]]
         if not owing:
             continue
-        groups = _groups(step, roster, owing, owed, standing)
+        groups = _groups(step, roster, owing, owed, standing, config.topology)
         return Heat(step.name, standing.heats.get(step.name, 0), tuple(groups))
     return None
 
 
 def _groups(
-    step: Step, roster: list[str], owing: list[str], owed: Mapping[str, tuple[str, ...]], standing: Standing
+    step: Step,
+    roster: list[str],
+    owing: list[str],
+    owed: Mapping[str, tuple[str, ...]],
+    standing: Standing,
+    topology: Topology | None,
 ) -> list[Group]:
     """Return the groups of the next heat of a step: isolation first, then everybody else who owes."""
     suspected = {n for s in standing.suspects if s.step == step.name for n in s.nodes}
@@ -186,7 +202,7 @@ def _groups(
         middle = (len(nodes) + 1) // 2
         for part, members in enumerate([nodes[:middle], nodes[middle:]]):
             if members:
-                everyone, free = fill(members, suspects.size, free)
+                everyone, free = fill(members, suspects.size, free, topology, standing.borrowed)
                 isolation = Isolation(tuple(nodes), part, tuple(members))
                 groups.append(Group(tuple(everyone), tuple(members), (suspects.workload,), isolation))
     rest = [n for n in owing if n not in suspected]
@@ -195,20 +211,20 @@ def _groups(
         if groups or not rest:
             return groups
         runs = _all_owed(rest, owed)
-        parts = halves(roster) if step.name == "halves" else [roster]
+        parts = halves(roster, topology) if step.name == "halves" else [roster]
         return [Group(tuple(p), tuple(n for n in p if n in set(rest)), runs) for p in parts]
     by_need: dict[tuple[str, ...], list[str]] = {}
     for node in rest:
         by_need.setdefault(owed[node], []).append(node)
     left: list[str] = []
     for need, members in by_need.items():
-        whole, over = in_order(members, step.size)
+        whole, over = in_order(members, step.size, topology)
         groups += [Group(tuple(g), tuple(g), need) for g in whole]
         left += over
-    whole, over = in_order(left, step.size)
+    whole, over = in_order(left, step.size, topology)
     groups += [Group(tuple(g), tuple(g), _all_owed(g, owed)) for g in whole]
     if over and len(free) >= step.size - len(over):
-        everyone, free = fill(over, step.size, free)
+        everyone, free = fill(over, step.size, free, topology, standing.borrowed)
         groups.append(Group(tuple(everyone), tuple(over), _all_owed(over, owed)))
     return groups
 
@@ -240,6 +256,7 @@ def project(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> list[He
         heats.append(heat)
         standing.heats[heat.step] = heat.heat + 1
         for group in heat.groups:
+            standing.borrow(group.nodes, heat.step, config.workloads[heat.step])
             for node in group.nodes:
                 standing.passed[node].update((heat.step, w) for w in group.workloads)
         standing.suspects = [s for s in standing.suspects if s.step != heat.step]

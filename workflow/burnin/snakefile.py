@@ -7,9 +7,9 @@ the ladder therefore goes on behind the last gate on the assumption that everybo
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +20,8 @@ from burnin import lock
 from burnin.campaign import Campaign
 from burnin.ladder import Heat
 
-#: The command line of the library, run by the Python that runs Snakemake; quoted for a shell.
-BURNIN = f"{shlex.quote(sys.executable)} -m burnin"
+# A dry run at 1,024 nodes makes millions of objects and no garbage; looking for it costs a tenth of the time.
+gc.set_threshold(100_000, 50, 100)
 
 
 class Workflow:
@@ -36,7 +36,9 @@ class Workflow:
         self.checkpoints: Any = None
         self._projection: tuple[list[tuple[Heat, bool]], dict[tuple[str, int], int]] | None = None
         self.invocation = os.environ.setdefault("BURNIN_INVOCATION", secrets.token_hex(8))
-        # commands of local rules find the tools where the campaign's config says
+        # the rules' commands find `burnin` beside the Python that runs Snakemake, and tools where the config says
+        here = str(Path(sys.executable).parent)
+        os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
         os.environ.update(self.config.environment(os.environ))
 
     # ------------------------------------------------------------------------------------------------------- modes
@@ -156,7 +158,7 @@ class Workflow:
         """Return the results that a gate waits for."""
         heat = self._heat(wildcards.step, int(wildcards.heat))
         return [
-            str(self.campaign.result_path(heat.step, heat.heat, workload, group.name))
+            self.campaign.result_name(heat.step, heat.heat, workload, group.name)
             for group in heat.groups
             for workload in group.workloads
         ]
@@ -168,17 +170,17 @@ class Workflow:
         """
         self.become_head()
         step, heat_number = wildcards.step, int(wildcards.heat)
-        path = self.campaign.plan_path(step, heat_number)
-        if path.exists():
-            groups = {g: tuple(e["workloads"]) for g, e in self.campaign.load(path, "plan")["groups"].items()}
-        else:
+        if self.projecting():
             groups = self._groups_of_projection(step, heat_number)
+        else:
+            plan = self.campaign.load(self.campaign.plan_path(step, heat_number), "plan")
+            groups = {g: tuple(e["workloads"]) for g, e in plan["groups"].items()}
         mine = groups.get(wildcards.group, ())
         if wildcards.workload not in mine or mine.index(wildcards.workload) == 0:
             return []
         before = mine[mine.index(wildcards.workload) - 1]
         names = [g for g, w in groups.items() if before in w] if step == "halves" else [wildcards.group]
-        return [str(self.campaign.result_path(step, heat_number, before, g)) for g in names]
+        return [self.campaign.result_name(step, heat_number, before, g) for g in names]
 
     def _groups_of_projection(self, step: str, heat: int) -> dict[str, tuple[str, ...]]:
         """Return group -> workloads of a projected heat, computed once a heat."""

@@ -15,9 +15,7 @@ rule burn_in:
         step="single|x[0-9]+|halves|full",
     conda:
         "../envs/burnin.yaml"
-    params:
-        burnin=BURNIN,
     message:
         "run {wildcards.workload} on {wildcards.group} ({wildcards.step}, heat {wildcards.heat})"
     shell:
-        "{params.burnin} run {output.result:q} > {log:q} 2>&1"
+        "burnin run {output.result:q} > {log:q} 2>&1"

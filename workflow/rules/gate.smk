@@ -13,9 +13,7 @@ checkpoint gate:
         f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.log",
     conda:
         "../envs/burnin.yaml"
-    params:
-        burnin=BURNIN,
     message:
         "gate {wildcards.step}, heat {wildcards.heat}"
     shell:
-        "{params.burnin} judge-heat {output.gate:q} 2>&1 | tee {log:q} >&2"
+        "burnin judge-heat {output.gate:q} 2>&1 | tee {log:q} >&2"

@@ -11,9 +11,7 @@ checkpoint plan:
         f"{CAMPAIGN}/{{step}}/heat{{heat}}/plan.log",
     conda:
         "../envs/burnin.yaml"
-    params:
-        burnin=BURNIN,
     message:
         "plan {wildcards.step}, heat {wildcards.heat}"
     shell:
-        "{params.burnin} plan-heat {output.plan:q} 2>&1 | tee {log:q} >&2"
+        "burnin plan-heat {output.plan:q} 2>&1 | tee {log:q} >&2"

@@ -11,12 +11,10 @@ rule resume_first:
         f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/first.log",
     conda:
         "../envs/burnin.yaml"
-    params:
-        burnin=BURNIN,
     message:
         "run {wildcards.workload} on {wildcards.group} and cancel it behind a checkpoint (resume, heat {wildcards.heat})"
     shell:
-        "{params.burnin} run {output.result:q} > {log:q} 2>&1"
+        "burnin run {output.result:q} > {log:q} 2>&1"
 
 
 rule resume_second:
@@ -31,9 +29,7 @@ rule resume_second:
         f"{CAMPAIGN}/resume/heat{{heat}}/{{workload}}/{{group}}/second.log",
     conda:
         "../envs/burnin.yaml"
-    params:
-        burnin=BURNIN,
     message:
         "resume {wildcards.workload} on {wildcards.group} (resume, heat {wildcards.heat})"
     shell:
-        "{params.burnin} run {output.result:q} > {log:q} 2>&1"
+        "burnin run {output.result:q} > {log:q} 2>&1"

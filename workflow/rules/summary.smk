@@ -11,9 +11,7 @@ rule summary:
         f"{CAMPAIGN}/summary.log",
     conda:
         "../envs/burnin.yaml"
-    params:
-        burnin=BURNIN,
     message:
         "summary"
     shell:
-        "{params.burnin} summarise {output.summary:q} 2>&1 | tee {log:q} >&2"
+        "burnin summarise {output.summary:q} 2>&1 | tee {log:q} >&2"
