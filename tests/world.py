@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnin.judging.heat import Context, judge_heat
+from burnin.judging.heat import judge_heat
+from burnin.judging.run import Context
 from burnin.ladder import Heat, LadderConfig, next_heat, replay, steps
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
@@ -27,6 +28,11 @@ CRITERIA: dict[str, Any] = {
     "xid": {},
 }
 TOOLS = {"dmesg": "pass", "nvidia-smi": "pass", "ipmi": "pass"}
+
+
+def usual(workload: str, nodes: int) -> float:
+    """Return the value of a healthy run: Gflops count all nodes, bandwidth does not."""
+    return VALUES[workload][0] * (nodes if workload == "hpl" else 1)
 
 
 def ladder(count: int, workloads: Sequence[str] = ("nccl", "hpl")) -> LadderConfig:
@@ -53,7 +59,7 @@ def plan_of(heat: Heat) -> dict[str, Any]:
 
 def iteration(number: int, workload: str, value: float | None = None, **changes: Any) -> dict[str, Any]:
     """Return a passing iteration."""
-    usual, unit = VALUES[workload]
+    value_of_one, unit = VALUES[workload]
     return {
         "iteration": number,
         "command": next(iter(DEFINITIONS[workload]["commands"])),
@@ -63,7 +69,7 @@ def iteration(number: int, workload: str, value: float | None = None, **changes:
         "output": f"attempt0/out-{number:05d}.log",
         "verdict": "pass",
         "complete": True,
-        "value": usual if value is None else value,
+        "value": value_of_one if value is None else value,
         "value_line": 7,
         "unit": unit,
         "problems": [],
@@ -88,7 +94,7 @@ def result(step: str, heat: int, workload: str, group: str, nodes: Sequence[str]
         "casualty": None,
         "window": {"iterations": 2},
         "attempt": 0,
-        "iterations": [iteration(0, workload), iteration(1, workload)],
+        "iterations": [iteration(n, workload, usual(workload, len(nodes))) for n in (0, 1)],
         "interrupted": [],
         "signals": [],
         "probes": {"before": probe, "after": {n: dict(p) for n, p in probe.items()}},

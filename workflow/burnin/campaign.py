@@ -178,9 +178,28 @@ class Campaign:
             definitions=self.config.document["workload_definitions"],
             rerun_limit=int(self.config.document["rerun_limit"]),
             earlier=earlier,
+            siblings=self._siblings(step),
             gates=[self.load(self.gate_path(step, h), "gate") for h in earlier_heats],
             invocation=invocation,
         )
+
+    def _siblings(self, step: str) -> list[dict[str, Any]]:
+        """Return the results of the groups that passed the step before this one: what its own are to be near to."""
+        names = [s.name for s in self.config.ladder.steps()]
+        if step == "resume" or step not in names or names.index(step) == 0:
+            return []
+        before = names[names.index(step) - 1]
+        found = []
+        heat = 0
+        while self.gate_path(before, heat).exists():
+            gate = self.load(self.gate_path(before, heat), "gate")
+            for name, nodes in gate["groups"].items():
+                for workload in gate["passed"].get(nodes[0], []) if nodes else []:
+                    path = self.result_path(before, heat, workload, name)
+                    if path.exists() and all(workload in gate["passed"].get(n, []) for n in nodes):
+                        found.append(self.load(path, "result"))
+            heat += 1
+        return found
 
     def write_gate(self, gate: Mapping[str, Any]) -> None:
         """Write gate.json and keep its version."""

@@ -145,6 +145,9 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
     document = dict(raw)
     for key in ("workload_definitions", "criteria", "topology"):
         document[key] = _read_section(key, document.get(key), root)
+    criteria = document.get("criteria")
+    if isinstance(criteria, Mapping) and isinstance(criteria.get("baselines"), str):
+        document["criteria"] = {**criteria, "baselines": _read_section("criteria.baselines", criteria["baselines"], root)}
     probes = document.get("probes")
     if isinstance(probes, Mapping) and isinstance(probes.get("commands"), Mapping):
         # files are merged key by key: null is how a second file takes a probe of the first one out
@@ -180,6 +183,14 @@ def _read_section(key: str, value: Any, root: Path) -> Any:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(key, value, "a YAML file", f"correct its syntax ({str(error)[:200]})") from None
     return content
+
+
+def criteria_files(raw: Mapping[str, Any], root: Path) -> list[Path]:
+    """Return the files that the criteria come from: their own, and that of the baselines, as far as they are files."""
+    given = raw.get("criteria")
+    criteria = _read_section("criteria", given, root)
+    based = criteria.get("baselines") if isinstance(criteria, Mapping) else None
+    return [root / name for name in (given, based) if isinstance(name, str)]
 
 
 def _check_schema(document: Mapping[str, Any]) -> None:

@@ -193,8 +193,7 @@ class Workflow:
 
     def criteria_files(self) -> list[str]:
         """Return the files whose change judges everything again."""
-        given = self.workflow.globals["config"].get("criteria")
-        return [str(self.config.root / given)] if isinstance(given, str) else []
+        return [str(p) for p in configuration.criteria_files(self.workflow.globals["config"], self.config.root)]
 
 
 def step_targets(flow: Workflow, steps: Sequence[str]) -> dict[str, Callable[[Any], list[str]]]:

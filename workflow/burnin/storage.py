@@ -20,9 +20,25 @@ SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 def validator(schema: str) -> Any:
     """Return the compiled validator of `workflow/schemas/<schema>.schema.json`."""
     import jsonschema
+    import referencing
 
-    document = json.loads((SCHEMAS / f"{schema}.schema.json").read_text(encoding="utf-8"))
-    return jsonschema.Draft202012Validator(document)
+    def load(name: str) -> Any:
+        return json.loads((SCHEMAS / name).read_text(encoding="utf-8"))
+
+    document = load(f"{schema}.schema.json")
+    # one schema may refer to another by its file name: the config's to that of the criteria
+    registry: referencing.Registry[Any] = referencing.Registry()
+    for name in _references(document):
+        registry = registry.with_resource(name, referencing.Resource.from_contents(load(name)))
+    return jsonschema.Draft202012Validator(document, registry=registry)
+
+
+def _references(document: Any) -> set[str]:
+    """Return the files that a schema refers to."""
+    if isinstance(document, dict):
+        own = {document["$ref"]} if str(document.get("$ref", "")).endswith(".schema.json") else set()
+        return own.union(*(_references(v) for v in document.values()))
+    return set().union(*(_references(v) for v in document)) if isinstance(document, list) else set()
 
 
 def check(document: Any, schema: str, where: object) -> None:

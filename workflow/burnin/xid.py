@@ -229,7 +229,7 @@ def events_from_signals(
                 gpu=signal.gpu if signal.gpu is not None else known.get("index"),
                 bdf=signal.bdf,
                 serial=known.get("serial") or signal.detail.get("serial"),
-                time=_epoch_time(signal.detail, boot_time, utc_offset_s),
+                time=epoch_time(signal.detail, boot_time, utc_offset_s),
                 line=signal.line,
                 run=run,
                 source=source,
@@ -238,7 +238,7 @@ def events_from_signals(
     return out
 
 
-def _epoch_time(detail: Mapping[str, Any], boot_time: float | None, utc_offset_s: float | None) -> float | None:
+def epoch_time(detail: Mapping[str, Any], boot_time: float | None, utc_offset_s: float | None) -> float | None:
     """Return the time of a kernel line (seconds since the epoch) from what its parser says of the stamp, or None."""
     time, uptime = detail.get("time"), detail.get("uptime")
     clock = detail.get("clock", "utc")

@@ -9,7 +9,7 @@ node=${SLURMD_NODENAME:-$(hostname -s)}
 part=$folder/.$node.part
 read -r up _ </proc/uptime
 exec >"$part" 2>&1
-printf '#@burnin node %s time %s up %s\n' "$node" "$(date +%s)" "$up"
+printf '#@burnin node %s time %s up %s zone %s\n' "$node" "$(date +%s)" "$up" "$(date +%z)"
 
 probe() {
     tool=$1

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -76,23 +77,72 @@ def gpu_of(seen: Seen, node: str | None, places: Places) -> int | None:
     return places.get(node or "", {}).get(bdf, places.get("", {}).get(bdf))
 
 
+def was_read(result: Mapping[str, Any], node: str | None, tool: str) -> bool:
+    """Tell whether the probe before a run could read a node with a tool; only then is "not there before" a fact.
+
+    A result without any probe before (a casualty in its first minute) has read nothing. `tool` is a key of the probe's
+    `tools`; one that the probe does not name is taken as read if the probe is there.
+    """
+    seen = (result["probes"].get("before") or {}).get(node or "")
+    if seen is None:
+        return False
+    return bool(seen["tools"]) and seen["tools"].get(tool, "pass") != "unknown"
+
+
+def boot_time(result: Mapping[str, Any], node: str) -> tuple[float | None, float | None]:
+    """Return (time of boot, zone in seconds east of UTC) of a node by its own clock, None where no probe said it."""
+    for seen in reversed([p[node] for p in result["probes"].values() if node in p]):
+        clock = seen.get("clock") or {}
+        if clock.get("time") is not None and clock.get("up") is not None:
+            return float(clock["time"]) - float(clock["up"]), clock.get("utc_offset")
+    return None, None
+
+
+#: How far the stamps of one kernel line may lie apart in two probes (s): `dmesg -T` computes them anew each time.
+STAMP_DRIFT_S = 2.0
+_STAMP = re.compile(r"^(?:[\w.-]+:\s+)?(?:\w+\s*:\w+\s*:\s*)?\[[^\]]{1,40}\]\s*")
+
+
+class _Before:
+    """What the probe before a run listed: events, and where the counters stood."""
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        self.result = result
+        self.events: dict[tuple[Any, ...], list[float | None]] = {}
+        self.counters: dict[tuple[Any, ...], float] = {}
+        for seen in result["signals"]:
+            if seen.get("when") != "before":
+                continue
+            self.events.setdefault(_message(seen), []).append(_time(seen))
+            if seen["kind"] in COUNTERS and seen.get("value") is not None:
+                self.counters[_counter(seen)] = float(seen["value"])
+
+    def read(self, seen: Seen) -> bool:
+        """Tell whether the tool that shows a signal now could be read before the run."""
+        return was_read(self.result, seen.get("node"), str((seen.get("detail") or {}).get("tool", "")))
+
+    def listed(self, seen: Seen) -> bool:
+        """Tell whether an event is the same as one before: same words, and the same moment where both say one."""
+        now = _time(seen)
+        times = self.events.get(_message(seen), [])
+        return any(t is None or now is None or abs(t - now) <= STAMP_DRIFT_S for t in times)
+
+    def growth(self, seen: Seen) -> float:
+        """Return how much a counter grew; one that was not shown before stood at zero."""
+        return float(seen["value"]) - self.counters.get(_counter(seen), 0.0)
+
+
 def counting(
     result: Mapping[str, Any], gpus_per_node: int, state_kinds: frozenset[str], places: Places
 ) -> Iterator[dict[str, Any]]:
     """Yield the signals of a result that count, each with `node` set where it is known; Xids are left to their own table.
 
     What lasts (`state_kinds`) counts wherever a probe saw it, once for each part. An event of a probe counts if the
-    probe before the run did not have it; a counter counts with its growth. Signals of the workload's output all count,
-    but of the ranks' own errors only the first.
+    probe before the run could read the tool and did not have it; a counter counts with its growth. What may be older
+    than the run never counts. Signals of the workload's output all count, but of the ranks' own errors only the first.
     """
     nodes: list[str] = result["nodes"]
-    before: Counter[tuple[Any, ...]] = Counter()
-    start: dict[tuple[Any, ...], float] = {}
-    for seen in result["signals"]:
-        if seen.get("when") == "before":
-            before[_key(seen)] += 1
-            if seen["kind"] in COUNTERS and seen.get("value") is not None:
-                start[_counter(seen)] = float(seen["value"])
+    before = _Before(result)
     reported: set[tuple[Any, ...]] = set()
     first_taken = False
     for seen in result["signals"]:
@@ -111,34 +161,37 @@ def counting(
             first_taken = True
         if seen.get("when"):
             part = (kind, found["node"], seen.get("device"), seen.get("gpu"), seen.get("bdf"))
-            if kind in COUNTERS:
-                if seen["when"] == "before" or seen.get("value") is None:
+            if kind in COUNTERS and seen.get("value") is not None:
+                if seen["when"] == "before" or not before.read(seen) or before.growth(seen) <= 0:
                     continue
-                growth = float(seen["value"]) - start.get(_counter(seen), 0.0)
-                if growth <= 0 or _counter(seen) not in start:
-                    # never read before: a growth cannot be told from an old count; the probe's verdict says so
-                    if _counter(seen) in start or not result["probes"].get("before"):
-                        continue
-                    growth = float(seen["value"])
-                found["growth"] = growth
-            elif kind not in state_kinds:
-                if seen["when"] == "before":
-                    continue
-                key = _key(seen)
-                if before[key] > 0:
-                    continue
+                found["growth"] = before.growth(seen)
+            elif kind not in state_kinds and (seen["when"] == "before" or not before.read(seen) or before.listed(seen)):
+                continue
             if part in reported:
                 continue
             reported.add(part)
         yield found
 
 
-def _key(seen: Seen) -> tuple[Any, ...]:
-    """Return what makes two probe lines the same event."""
-    return (seen.get("node"), seen["kind"], seen["text"])
+def _message(seen: Seen) -> tuple[Any, ...]:
+    """Return what makes two probe lines the same event, but for their stamps."""
+    return (seen.get("node"), seen["kind"], _STAMP.sub("", seen["text"]))
+
+
+def _time(seen: Seen) -> float | None:
+    """Return the time that a line's stamp gives, by whatever clock: it is only compared with the same log's."""
+    value = (seen.get("detail") or {}).get("time")
+    return float(value) if value is not None else _stamp(seen["text"])
+
+
+def _stamp(text: str) -> float | None:
+    """Return a number that differs where two stamps differ, for lines whose reader gave no time."""
+    match = _STAMP.match(text)
+    return float(zlib.crc32(match[0].encode())) if match else None
 
 
 def _counter(seen: Seen) -> tuple[Any, ...]:
     """Return which counter a signal is a reading of."""
     detail = seen.get("detail") or {}
-    return (seen.get("node"), seen["kind"], seen.get("device"), seen.get("bdf"), seen.get("gpu"), detail.get("counter"))
+    which = (detail.get("scope"), detail.get("counter"))
+    return (seen.get("node"), seen["kind"], seen.get("device"), seen.get("bdf"), seen.get("gpu"), *which)

@@ -5,6 +5,8 @@
 `config` (nobody: the campaign's configuration), `note` (nobody: kept as evidence only). Victims' voices, such as a
 watchdog time-out or a task that was killed, are never more than `group`.
 `rank` orders faults of one node: the cause stands before its consequences (a failed fan before the hot GPU).
+`confidence`: `certain` (the tool names the part), `likely` (the usual cause of what was seen), `possible` (one of several).
+Every kind of the parsers' vocabulary has a row: what is not a reason to drop anybody is a `note` on purpose.
 """
 
 from __future__ import annotations
@@ -16,12 +18,27 @@ from functools import cache
 from typing import Any, Literal
 
 Scope = Literal["node", "group", "config", "note"]
+Confidence = Literal["certain", "likely", "possible"]
 Seen = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """What a configuration's fault is if a minority of the nodes shows it: then it is theirs."""
+
+    fault: str
+    part: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
-    """One row of the table. `state` marks what lasts (read in any probe it counts); others count only when new in a run."""
+    """One row of the table.
+
+    `state` marks what lasts (read in any probe it counts); others count only when new in a run. `stops`: going on would
+    burn hours on a machine that is known to be broken. `alone`: see `Alone`. `everywhere`: what a group's fault means
+    if most groups of a heat show it (then it is the configuration's), in the operator's words.
+    """
 
     kind: str
     fault: str
@@ -32,6 +49,9 @@ class Signature:
     stops: bool = True
     state: bool = False
     when: Callable[[Seen], bool] = lambda seen: True
+    confidence: Confidence = "certain"
+    alone: Alone | None = None
+    everywhere: str = ""
 
 
 def _gpu(seen: Seen) -> str:
@@ -41,12 +61,20 @@ def _gpu(seen: Seen) -> str:
     return f"gpu@{seen['bdf']}" if seen.get("bdf") else "gpu?"
 
 
+def _gpu_or_node(seen: Seen) -> str:
+    """Return the GPU if the line names one, else the node: DCGM also checks what belongs to no GPU."""
+    part = _gpu(seen)
+    return "node" if part == "gpu?" else part
+
+
 def _hca(seen: Seen) -> str:
     """Return the HCA; NCCL's old lines name only the device index of the process, which is its rail."""
     device = seen.get("device")
     if device:
         return str(device).split(":")[0]
-    return f"mlx5_{seen['gpu']}" if seen.get("gpu") is not None else "hca?"
+    if seen.get("gpu") is not None:
+        return f"mlx5_{seen['gpu']}"
+    return f"hca@{seen['bdf']}" if seen.get("bdf") else "hca?"
 
 
 def _fan(seen: Seen) -> str:
@@ -62,6 +90,10 @@ def _psu(seen: Seen) -> str:
     """Return the power supply: PSU2_PIN is a reading of PSU2."""
     match = re.match(r"(PSU\s?[0-9]+)", _sensor(seen), re.IGNORECASE)
     return match[1].replace(" ", "") if match else _sensor(seen)
+
+
+def _dimm(seen: Seen) -> str:
+    return str(seen.get("device") or "node")
 
 
 def _node(seen: Seen) -> str:
@@ -80,13 +112,58 @@ def _storage(seen: Seen) -> str:
     return "storage"
 
 
-def _level(word: str) -> Callable[[Seen], bool]:
-    return lambda seen: str((seen.get("detail") or {}).get("reason", "")).lower().find(word) >= 0
+def _fabric(seen: Seen) -> str:
+    return str(seen.get("device") or "fabric")
+
+
+def _detail(seen: Seen, key: str) -> Any:
+    return (seen.get("detail") or {}).get(key)
+
+
+def _says(key: str, *words: str) -> Callable[[Seen], bool]:
+    """Return a test: one of the words is in the detail."""
+    return lambda seen: any(word in str(_detail(seen, key) or "").lower() for word in words)
 
 
 RESEAT = "drain the node, reseat or replace {part}, run dcgmi diag -r 3, then record the repair"
+DIAG4 = "run dcgmi diag -r 4 on the node, rerun without it; wrong numbers are hardware, never tuning"
+NAN = (
+    "rerun without the suspect node; dcgmi diag -r 3 or -r 4 on it: if NaN follows one node, with a known recipe, it is "
+    "wrong arithmetic"
+)
+NAN_EVERYWHERE = (
+    "the loss is NaN on any set of nodes, so it is the recipe: check learning rate, precision and the container before "
+    "anybody looks at hardware"
+)
+LINK = "clean or replace cable and transceiver of {part}; look at both ends, then clear and read the counters again"
+NVLINK = "run dcgmi diag -r 3; check the NVLinks of {part} and their other ends"
+HANG = (
+    "rerun with NCCL_DEBUG=INFO; nccl-tests on subsets of the nodes and per rail; link counters; ibdiagnet: either one "
+    "link or rail is stuck, or one process"
+)
+SOCKETS = "make the HCAs visible in the container (NCCL_IB_HCA, devices, memlock); never burn in on sockets"
+NO_DEVICE = (
+    "NCCL's network settings inside the container are wrong (IB devices not visible, NCCL_IB_HCA, NCCL_SOCKET_IFNAME, "
+    "memlock): run nccl-tests in the same container on the same nodes, correct them; never burn in on sockets"
+)
+CONSOLE = "look at the node's console and BMC event log before it is used again"
+
+ON_THIS_NODE = Alone(
+    "oom_one_node", "node", "look on this node for a left-over process, MIG, another GPU model (nvidia-smi)"
+)
+OTHER_STACK = Alone(
+    "driver_mismatch", "stack", "this node's driver or container differs from the others': install what they have"
+)
+OWN_NETWORK = Alone(
+    "nccl_on_sockets",
+    "stack",
+    "this node's HCAs are not visible in the container: driver, devices, memlock of the node",
+)
+
+_CRITICAL = ("cr", "nr", "ucr", "unr", "nc", "unc")
 
 TABLE: tuple[Signature, ...] = (
+    # platform and GPU: the tool names the part
     Signature(
         "fan_failed",
         "fan_failed",
@@ -108,22 +185,17 @@ TABLE: tuple[Signature, ...] = (
         state=True,
     ),
     Signature("cuda_ecc", "hbm_ecc_uncorrectable", "node", 4, _gpu, RESEAT),
+    Signature("ecc_uncorrectable", "hbm_ecc_uncorrectable", "node", 4, _gpu, RESEAT),
+    Signature("cuda_nvlink", "nvlink_error", "node", 5, _gpu, NVLINK),
+    Signature("nvlink_error", "nvlink_error", "node", 5, _gpu, NVLINK, state=True),
     Signature(
-        "cuda_nvlink",
+        "sxid",
         "nvlink_error",
         "node",
         5,
-        _gpu,
-        "run dcgmi diag -r 3; check the NVLinks of {part} and their other ends",
-    ),
-    Signature(
-        "nvlink_error",
-        "nvlink_error",
-        "node",
-        5,
-        _gpu,
-        "run dcgmi diag -r 3; check the NVLinks of {part} and their other ends",
-        state=True,
+        lambda s: "nvswitch",
+        "run dcgmi diag -r 3; a fatal SXid that returns is the NVSwitch or its board",
+        when=lambda s: bool(_detail(s, "fatal")),
     ),
     Signature(
         "gpu_requires_reset",
@@ -142,14 +214,18 @@ TABLE: tuple[Signature, ...] = (
         _gpu,
         "find the GPU that does not show: reseat it, check its power and riser",
         state=True,
-        when=lambda s: (
-            (s.get("detail") or {}).get("expected") is not None and (s.get("value") or 0) < s["detail"]["expected"]
-        ),
+        when=lambda s: _detail(s, "expected") is not None and (s.get("value") or 0) < _detail(s, "expected"),
     ),
     Signature(
-        "persistent_error", "silent_data_corruption", "node", 8, _gpu, "run dcgmi diag -r 4 on the node; replace {part}"
+        "persistent_error",
+        "silent_data_corruption",
+        "node",
+        8,
+        _gpu,
+        "run dcgmi diag -r 4 on the node; replace {part}",
+        confidence="likely",
     ),
-    Signature("memory_ue", "node_crash", "node", 9, _node, "replace the memory module that the kernel names"),
+    Signature("memory_ue", "node_crash", "node", 9, _dimm, "replace the memory module that the kernel names ({part})"),
     Signature(
         "pcie_uncorrected",
         "gpu_off_bus",
@@ -157,17 +233,22 @@ TABLE: tuple[Signature, ...] = (
         9,
         _gpu,
         "check the riser and slot of {part}",
-        when=lambda s: bool(s.get("gpu") is not None),
+        when=lambda s: s.get("gpu") is not None,
+        confidence="likely",
     ),
+    Signature("kernel_panic", "node_crash", "node", 9, _node, CONSOLE),
     Signature(
-        "node_failure",
+        "machine_check",
         "node_crash",
         "node",
-        10,
+        9,
         _node,
-        "look at the node's console and BMC event log before it is used again",
-        when=lambda s: bool(s.get("host")),
+        "read the machine check (rasdaemon, BMC event log); replace what it names",
+        when=_says("severity", "fatal", "uncorrect"),
+        confidence="likely",
     ),
+    Signature("node_failure", "node_crash", "node", 10, _node, CONSOLE, when=lambda s: bool(s.get("host"))),
+    # links: what the port itself says
     Signature(
         "link_state",
         "link_flap",
@@ -177,32 +258,7 @@ TABLE: tuple[Signature, ...] = (
         "check cable, transceiver and switch port of {part} on both ends",
         state=True,
     ),
-    Signature("link_down_count", "link_flap", "node", 12, _hca, "reseat or replace cable and transceiver of {part}"),
-    Signature(
-        "link_effective_ber",
-        "link_degrading",
-        "node",
-        11,
-        _hca,
-        "clean or replace cable and transceiver of {part}; look at both ends",
-        state=True,
-    ),
-    Signature(
-        "nccl_port_error",
-        "link_flap",
-        "node",
-        13,
-        _hca,
-        "check cable and transceiver of {part}; read mlxlink -c on both ends",
-    ),
-    Signature(
-        "ib_port_down",
-        "link_flap",
-        "node",
-        14,
-        _hca,
-        "check cable and transceiver of {part}; read mlxlink -c on both ends",
-    ),
+    Signature("link_effective_ber", "link_degrading", "node", 11, _hca, LINK, state=True),
     Signature(
         "module_temperature",
         "transceiver_hot",
@@ -213,14 +269,83 @@ TABLE: tuple[Signature, ...] = (
         state=True,
         when=lambda s: s.get("value") is not None and s.get("limit") is not None and s["value"] >= s["limit"],
     ),
+    Signature("link_down_count", "link_flap", "node", 12, _hca, "reseat or replace cable and transceiver of {part}"),
+    Signature(
+        "link_speed",
+        "rail_slow",
+        "node",
+        12,
+        _hca,
+        "the port trained below its rate: reseat or replace the cable of {part}, check the switch port's settings",
+        state=True,
+    ),
+    Signature(
+        "nccl_port_error",
+        "link_flap",
+        "node",
+        13,
+        _hca,
+        "check cable and transceiver of {part}; read mlxlink -c on both ends; split nccl-tests by rail",
+    ),
+    Signature(
+        "ib_port_down",
+        "link_flap",
+        "node",
+        14,
+        _hca,
+        "check cable and transceiver of {part}; read mlxlink -c on both ends",
+    ),
+    Signature(
+        "hca_event",
+        "transceiver_hot",
+        "node",
+        14,
+        _hca,
+        "replace the transceiver of {part}; check the airflow at the port",
+        when=_says("what", "temperature"),
+        confidence="likely",
+    ),
+    Signature(
+        "hca_event",
+        "link_flap",
+        "node",
+        14,
+        _hca,
+        "check cable, module and slot power of {part}",
+        when=_says("what", "transceiver", "cable", "power"),
+        confidence="likely",
+    ),
+    Signature("link_recovery_count", "link_degrading", "node", 15, _hca, LINK, stops=False, confidence="likely"),
     Signature(
         "module_rx_power",
         "link_degrading",
         "node",
         15,
         _hca,
-        "clean the connector or replace the optic of {part}",
+        "clean the connector or replace the optic of {part}: a weak lane gets worse as it heats up",
         state=True,
+        confidence="likely",
+    ),
+    Signature(
+        "module_tx_power",
+        "link_degrading",
+        "node",
+        15,
+        _hca,
+        "replace the transceiver of {part}: its laser is weak",
+        state=True,
+        confidence="likely",
+    ),
+    Signature(
+        "link_opcode",
+        "link_degrading",
+        "node",
+        16,
+        _hca,
+        "follow mlxlink's own recommendation for {part}",
+        state=True,
+        stops=False,
+        confidence="likely",
     ),
     Signature(
         "inlet_temperature",
@@ -230,7 +355,28 @@ TABLE: tuple[Signature, ...] = (
         _sensor,
         "check the cold aisle and the door of this rack",
         state=True,
-        when=lambda s: bool((s.get("detail") or {}).get("status") in ("cr", "nr", "ucr", "unr", "nc", "unc")),
+        when=lambda s: _detail(s, "status") in _CRITICAL,
+    ),
+    # a rank's own error names its node and GPU; the first by time is the suspect
+    Signature(
+        "cuda_error",
+        "gpu_off_bus",
+        "node",
+        18,
+        _gpu,
+        "look for an Xid of {part} in dmesg; drain the node, then dcgmi diag -r 3",
+        confidence="likely",
+    ),
+    Signature(
+        "straggler",
+        "straggler",
+        "node",
+        19,
+        _gpu_or_node,
+        "look at clocks, throttle reasons and power of {part}: one slow GPU slows the whole job; then dcgmi diag -r 3",
+        stops=False,
+        when=lambda s: s.get("value") is not None and s["value"] < 0.7,
+        confidence="likely",
     ),
     Signature(
         "throttle",
@@ -238,7 +384,7 @@ TABLE: tuple[Signature, ...] = (
         "node",
         20,
         _gpu,
-        "check fans and airflow first, then the heat sink of {part}",
+        "check fans and airflow first, then the heat sink and power of {part}",
         state=True,
     ),
     Signature(
@@ -251,61 +397,109 @@ TABLE: tuple[Signature, ...] = (
         state=True,
         stops=False,
         when=lambda s: "TEMP" in _sensor(s).upper(),
+        confidence="likely",
     ),
-    Signature("dcgm_health", "gpu_slow", "node", 22, _gpu, "run dcgmi diag -r 3 on the node", state=True),
-    Signature("dcgm_diag", "gpu_slow", "node", 22, _gpu, "replace {part}: the diagnostic names it", state=True),
-    Signature("oom_host", "oom_one_node", "group", 30, _node, "look for a left-over process that holds the memory"),
+    Signature(
+        "sensor_critical",
+        "node_crash",
+        "node",
+        21,
+        _sensor,
+        "look at the BMC event log; check {part}",
+        state=True,
+        stops=False,
+        confidence="possible",
+    ),
+    Signature(
+        "dcgm_health",
+        "gpu_slow",
+        "node",
+        22,
+        _gpu_or_node,
+        "run dcgmi diag -r 3 on the node",
+        state=True,
+        confidence="likely",
+    ),
+    Signature("dcgm_diag", "gpu_slow", "node", 22, _gpu_or_node, "replace {part}: the diagnostic names it", state=True),
+    Signature(
+        "oom_host",
+        "oom_one_node",
+        "group",
+        30,
+        _node,
+        "look for a left-over process that holds the memory",
+        confidence="likely",
+    ),
     # correctness: somebody computed or carried wrong numbers; who it was, the peers or the isolation say
+    Signature("wrong_elements", "silent_data_corruption", "group", 40, _node, DIAG4),
+    Signature("out_of_bounds", "silent_data_corruption", "group", 40, _node, DIAG4),
+    Signature("residual_failed", "silent_data_corruption", "group", 41, _node, DIAG4),
+    Signature("loss_nan", "nan_loss", "group", 42, _node, NAN, everywhere=NAN_EVERYWHERE, confidence="likely"),
     Signature(
-        "wrong_elements",
+        "loss_jump", "nan_loss", "group", 43, _node, NAN, stops=False, everywhere=NAN_EVERYWHERE, confidence="possible"
+    ),
+    Signature(
+        "accuracy_low",
         "silent_data_corruption",
         "group",
-        40,
+        44,
         _node,
-        "run dcgmi diag -r 4 on the node; wrong sums are hardware, never tuning",
+        "check data files, precision settings and the log; then dcgmi diag -r 4: fast with wrong answers is a broken stack or silent errors",
+        everywhere="every node scores low: check data files, SQuAD version and precision settings",
+        confidence="possible",
     ),
+    # victims and symptoms: they name no culprit
     Signature(
-        "out_of_bounds",
-        "silent_data_corruption",
+        "torchrun_root_cause",
+        "hang",
         "group",
-        40,
+        50,
         _node,
-        "run dcgmi diag -r 4 on the node; wrong sums are hardware, never tuning",
+        "read the log of the rank that failed first",
+        stops=False,
+        confidence="possible",
     ),
+    Signature("watchdog_timeout", "hang", "group", 51, _node, HANG, confidence="possible"),
+    Signature("nccl_timeout", "hang", "group", 51, _node, HANG, confidence="possible"),
     Signature(
-        "residual_failed",
-        "silent_data_corruption",
+        "nccl_completion_error",
+        "link_flap",
         "group",
-        41,
+        52,
         _node,
-        "run dcgmi diag -r 4 on the node; a failed residual is hardware, never tuning",
+        "read the link counters of both ends",
+        stops=False,
+        confidence="possible",
     ),
     Signature(
-        "loss_nan",
-        "nan_loss",
+        "nccl_test_failure",
+        "hang",
         "group",
-        42,
+        53,
         _node,
-        "run dcgmi diag -r 3 or -r 4 on the node: with a known recipe NaN is wrong arithmetic",
-    ),
-    Signature("loss_jump", "nan_loss", "group", 43, _node, "run dcgmi diag -r 3 or -r 4 on the node", stops=False),
-    # a rank's own error names its node and GPU; the first by time is the suspect
-    Signature(
-        "cuda_error", "gpu_off_bus", "node", 18, _gpu, "look for an Xid of {part}; drain the node, then dcgmi diag -r 3"
+        "read the first error of the log",
+        stops=False,
+        confidence="possible",
     ),
     Signature(
-        "torchrun_root_cause", "hang", "group", 50, _node, "read the log of the rank that failed first", stops=False
+        "task_exit",
+        "hang",
+        "note",
+        54,
+        _node,
+        "a symptom: every task exits once one fails; scroll up to the first error",
+        stops=False,
     ),
     Signature(
-        "watchdog_timeout", "hang", "group", 51, _node, "rerun with NCCL_DEBUG=INFO; look for the rank that fell silent"
+        "step_cancelled",
+        "time_limit",
+        "note",
+        54,
+        _node,
+        "a symptom: find out who cancelled the step, and why",
+        stops=False,
     ),
-    Signature(
-        "nccl_timeout", "hang", "group", 51, _node, "rerun with NCCL_DEBUG=INFO; look for the rank that fell silent"
-    ),
-    Signature(
-        "nccl_completion_error", "link_flap", "group", 52, _node, "read the link counters of both ends", stops=False
-    ),
-    Signature("nccl_test_failure", "hang", "group", 53, _node, "read the first error of the log", stops=False),
+    # configuration: nobody is to blame, nothing is drained
     Signature(
         "checkpoint_failed",
         "checkpoint_fails",
@@ -313,41 +507,41 @@ TABLE: tuple[Signature, ...] = (
         60,
         _storage,
         "check space, quota and rights of the checkpoint folder",
+        alone=Alone(
+            "checkpoint_fails",
+            "storage",
+            "check this node's mount of the checkpoint folder: space, rights, network to the storage",
+        ),
     ),
-    # configuration: nobody is to blame, nothing is drained
     Signature(
         "driver_mismatch",
         "driver_mismatch",
         "config",
         70,
         _stack,
-        "use a container that fits the driver, or update the driver as planned",
+        "pick a container that fits the driver (its support matrix), or update the driver as planned",
+        alone=OTHER_STACK,
     ),
-    Signature(
-        "nccl_socket",
-        "nccl_on_sockets",
-        "config",
-        71,
-        _config,
-        "make the HCAs visible in the container (NCCL_IB_HCA, devices, memlock); never burn in on sockets",
-    ),
-    Signature(
-        "nccl_no_device",
-        "nccl_on_sockets",
-        "config",
-        71,
-        _config,
-        "make the HCAs visible in the container (NCCL_IB_HCA, devices, memlock); never burn in on sockets",
-    ),
+    Signature("nccl_socket", "nccl_on_sockets", "config", 71, _config, SOCKETS, alone=OWN_NETWORK),
+    Signature("nccl_no_device", "nccl_on_sockets", "config", 71, _config, NO_DEVICE, alone=OWN_NETWORK),
     Signature(
         "oom_gpu",
         "oom_all_nodes",
         "config",
         72,
         _config,
-        "lower MBS or sequence length, or raise TP, PP or CP: the recipe does not fit the GPUs",
+        "lower MBS or sequence length, or raise TP, PP or CP, or turn recompute on: the recipe does not fit the GPUs",
+        alone=ON_THIS_NODE,
     ),
-    Signature("hpl_error", "oom_all_nodes", "config", 73, _config, "correct HPL.dat: memory fraction, P x Q, NB"),
+    Signature(
+        "hpl_error",
+        "oom_all_nodes",
+        "config",
+        73,
+        _config,
+        "correct HPL.dat: memory fraction, P x Q, NB",
+        alone=ON_THIS_NODE,
+    ),
     Signature(
         "invalid_launch",
         "driver_mismatch",
@@ -355,19 +549,87 @@ TABLE: tuple[Signature, ...] = (
         74,
         _config,
         "the processes did not find each other: correct the MPI plugin (slurm.mpi) or the launch line",
+        alone=OTHER_STACK,
     ),
-    # what it means depends on the step: a first job says it rightly; judging.resume decides
-    Signature("resume_from_scratch", "resume_from_scratch", "note", 75, _config, "see the resume test", stops=False),
+    Signature(
+        "launch_error",
+        "driver_mismatch",
+        "config",
+        74,
+        _config,
+        "the program could not be started: check the container image, its mounts and the launch line",
+        stops=False,
+        alone=OTHER_STACK,
+        confidence="likely",
+    ),
     Signature(
         "time_limit",
         "time_limit",
         "config",
         80,
         _config,
-        "raise the time limit, or make an iteration shorter",
+        "raise the time limit, or make an iteration shorter, or rely on checkpoints and resume",
         stops=False,
     ),
+    Signature(
+        "fabric_check",
+        "fabric_slow",
+        "group",
+        55,
+        _fabric,
+        "read ibdiagnet2.log for the ports it names; check both ends of those links",
+        stops=False,
+    ),
+    Signature("port_counter", "link_degrading", "group", 55, _fabric, LINK, stops=False, confidence="likely"),
+    # what it means depends on more than the line: noted, judged elsewhere or not at all
+    Signature("resume_from_scratch", "resume_from_scratch", "note", 75, _config, "see the resume test", stops=False),
+    Signature(
+        "row_remap_pending",
+        "row_remap_failed",
+        "note",
+        90,
+        _gpu,
+        "reset {part} at the next pause so that the remapped row takes effect",
+        stops=False,
+    ),
+    *(
+        Signature(kind, fault, "note", 99, _node, "kept as evidence", stops=False)
+        for kind, fault in (
+            ("nccl_port_active", "link_flap"),
+            ("nccl_warn", "hang"),
+            ("below_limit", "link_degrading"),
+            ("hpl_gpu_warning", "gpu_slow"),
+            ("straggler", "straggler"),
+            ("sxid", "nvlink_error"),
+            ("gpu_count", "missing_gpu"),
+            ("ecc_correctable", "hbm_ecc_uncorrectable"),
+            ("row_remap_count", "row_remap_failed"),
+            ("gpu_temperature", "gpu_slow"),
+            ("gpu_power", "gpu_slow"),
+            ("link_effective_errors", "link_degrading"),
+            ("module_temperature", "transceiver_hot"),
+            ("ib_port_up", "link_flap"),
+            ("fabric_nodes", "fabric_slow"),
+            ("pcie_uncorrected", "gpu_off_bus"),
+            ("pcie_corrected", "gpu_off_bus"),
+            ("memory_ce", "node_crash"),
+            ("kernel_hang", "hang"),
+            ("machine_check", "node_crash"),
+            ("cpu_throttle", "gpu_slow"),
+            ("hca_event", "link_flap"),
+            ("log_starts", "node_crash"),
+            ("sensor_warning", "inlet_hot"),
+            ("inlet_temperature", "inlet_hot"),
+            ("sel_event", "node_crash"),
+            ("node_failure", "node_crash"),
+            ("node_state", "node_crash"),
+            ("job_state", "node_crash"),
+            ("unreadable", "probe_unreadable"),
+        )
+    ),
 )
+#: What the Xid table judges; it has no row here.
+XID_KINDS = frozenset({"xid"})
 
 
 @cache
@@ -380,8 +642,14 @@ def _by_kind() -> dict[str, tuple[Signature, ...]]:
 
 
 def signature_of(seen: Seen) -> Signature | None:
-    """Return the first row that fits a signal (JSON form), or None if it convicts nobody. Xids have their own table."""
+    """Return the first row that fits a signal (JSON form), or None if there is none. Xids have their own table."""
     return next((row for row in _by_kind().get(seen["kind"], ()) if row.when(seen)), None)
+
+
+@cache
+def config_row(fault: str) -> Signature | None:
+    """Return the first row of a configuration's fault, for what it is when one node alone has it."""
+    return next((row for row in TABLE if row.scope == "config" and row.fault == fault and row.alone), None)
 
 
 @cache

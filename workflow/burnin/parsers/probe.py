@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A probe file: the output of several node tools of one node, each between two frame lines.
 
-    #@burnin node dgx05 time 1794318425 up 52311.00
+    #@burnin node dgx05 time 1794318425 up 52311.00 zone +0100
     #@burnin begin mlxlink mlxlink -d mlx5_3 -c
     ...
     #@burnin end 0
     #@burnin finished
 
-`begin` names the tool as `burnin read` does and then the command; `end` has its exit status. Every section goes to its
-tool's own parser with the line numbers of this file. A section whose `end` is missing is cut, one whose exit status is
-not 0 is not whole: neither can pass, though a fault in it stays a fault. 124 and 137 are a time-out, 126 and 127 a tool
-that is not there: `unknown`, with a problem. `finished` says that the probe ran to its end; without it only the option
-`expected` (tool names) can prove that no section is missing. A file of several nodes (pdsh prefixes) is read too.
+`begin` names the tool as `burnin read` does and then the command; `end` has its exit status and may have `lines N`.
+Every section goes to its tool's own parser with the line numbers of this file. A section whose `end` is missing is cut,
+one whose exit status is not 0 is not whole: neither can pass, though a fault in it stays a fault. 124 and 137 are a
+time-out, 126 and 127 a tool that is not there: `unknown`, with a problem. `finished`, which may give the number of tools
+that ran, says that the probe ran to its end; without it only the option `expected` (tool names) can prove that no
+section is missing. A file of several nodes (pdsh prefixes) is read too.
 
 data: `node`, `time` (seconds since 1970 by the node's clock), `up` (seconds since its boot), which together give the
-moment of a kernel stamp that counts from boot; `tools`: {key: verdict}, with keys `nvidia-smi`, `mlxlink:mlx5_3`,
+moment of a kernel stamp that counts from boot; `utc_offset` (seconds east of UTC, for stamps of local time); `tools`: {key: verdict}, with keys `nvidia-smi`, `mlxlink:mlx5_3`,
 `ipmi`, `ipmi:sel` (the device or listing comes from the command), a tool that was expected and not run is `unknown`;
 several hosts: `dgx05/nvidia-smi`. `sections`:
 {key: {"tool", "argv", "status", "first_line", "last_line", "recognised", "complete", "verdict", "problems", "data"}}.
@@ -37,8 +38,8 @@ MOST_SECTIONS = 20_000
 
 _BEGIN = re.compile(r"#@burnin begin (\S+)(?: (.*))?$")
 _END = re.compile(r"#@burnin end (-?\d{1,6})(?: lines (\d{1,9}))?\s*$")
-_DONE = re.compile(r"#@burnin (?:finished|done)\s*$")
-_NODE = re.compile(r"#@burnin node (\S+)(?: time (\d{1,12}))?(?: up (\d{1,12}(?:\.\d+)?))?\s*$")
+_DONE = re.compile(r"#@burnin (?:finished|done)(?: (\d{1,6}))?\s*$")
+_NODE = re.compile(r"#@burnin node (\S+)(?: time (\d{1,12}))?(?: up (\d{1,12}(?:\.\d+)?))?(?: zone ([+-]\d{4}))?\s*$")
 _DEVICE = re.compile(r"(?:^|\s)-d\s+(\S+)")
 _TIMED_OUT = frozenset({124, 137})
 _NOT_THERE = frozenset({126, 127})
@@ -80,6 +81,7 @@ class Parser:
         self.open: dict[str | None, _Section] = {}
         self.hosts: set[str | None] = set()
         self.done: set[str | None] = set()
+        self.closed: dict[str | None, int] = {}
         self.sections: dict[str, dict[str, Any]] = {}
         self.signals: list[Signal] = []
         self.problems: list[str] = []
@@ -127,16 +129,24 @@ class Parser:
                         f"line {number}: the section had {m[2]} lines, not {number - section.first - 1}"
                     )
                     section.damaged = True
+                self.closed[host] = self.closed.get(host, 0) + 1
                 self._close(section, int(m[1]))
         elif m := _NODE.match(body):
             self.recognised = True
             self.node = {"node": m[1], "time": int(m[2]) if m[2] else None, "up": float(m[3]) if m[3] else None}
+            if m[4]:
+                hours, minutes = int(m[4][:3]), int(m[4][0] + m[4][3:])
+                self.node["utc_offset"] = 3600 * hours + 60 * minutes
             if self.host is None and not self.hosts:
                 self.host = m[1]
-        elif _DONE.match(body):
+        elif m := _DONE.match(body):
             self.recognised = True
             self.hosts.add(host)
-            self.done.add(host)
+            closed = self.closed.get(host, 0)
+            if m[1] is not None and int(m[1]) != closed:
+                self._note(f"line {number}: the probe ran {m[1]} tools, {closed} are here: the file has a hole")
+            else:
+                self.done.add(host)
         else:
             self._note(f"line {number}: a frame line is damaged: {body[:80]}")
             if host in self.open:

@@ -7,10 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from burnin import statistics
 from burnin.parsers.reading import Reading, Signal
 
 #: So many signals of one kind are kept in the journal from either end of a file; the raw output keeps them all.
 KEPT_OF_KIND = 30
+
+#: Points kept of an iteration's step times, for trends.
+TREND_POINTS = 100
 
 UNITS = {"busbw": "GB/s", "gflops": "GFLOPS", "step_time": "s", "f1": "%"}
 
@@ -66,7 +70,7 @@ def _busbw(reading: Reading) -> tuple[float | None, int | None, dict[str, Any], 
     if not runs:
         return None, None, {}, []
     run = runs[-1]
-    keep = ("collective", "ranks", "nodes", "network", "avg_busbw", "validated", "cycles")
+    keep = ("collective", "ranks", "nodes", "network", "avg_busbw", "max_size", "validated", "cycles")
     facts = {k: run[k] for k in keep if run.get(k) not in (None, [])}
     return run.get("busbw_max_size"), run.get("busbw_line"), facts, []
 
@@ -99,9 +103,35 @@ def _step_time(reading: Reading) -> tuple[float | None, int | None, dict[str, An
     facts: dict[str, Any] = {k: reading.data.get(k) for k in keep}
     facts["steps"] = dict(steps)
     facts["checkpoints"] = (reading.data.get("checkpoints") or [])[-50:]
+    facts["step_times"] = _step_times(series)
+    facts["spikes"] = _spikes(series, reading.data.get("checkpoints") or [])
     facts["curve"] = [(p.get("step"), p.get("loss")) for p in series[:: max(1, len(series) // 100)]]
     line = series[-1].get("line") if series else None
     return steps.get("step_time_median_s"), line, facts, []
+
+
+def _step_times(series: Sequence[Mapping[str, Any]]) -> list[tuple[int | None, float, int | None]]:
+    """Return at most `TREND_POINTS` of (step, seconds, line): medians of equal stretches, so no save stands out."""
+    known = [p for p in series if p.get("step_time_s") is not None and math.isfinite(p["step_time_s"])]
+    stretch = max(1, math.ceil(len(known) / TREND_POINTS))
+    out = []
+    for start in range(0, len(known), stretch):
+        part = sorted(known[start : start + stretch], key=lambda p: p["step_time_s"])
+        middle = part[(len(part) - 1) // 2]
+        out.append((middle.get("step"), middle["step_time_s"], middle.get("line")))
+    return out
+
+
+def _spikes(series: Sequence[Mapping[str, Any]], checkpoints: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how many steps were slow without a checkpoint to explain it, of how many, and the line of the first."""
+    known = [p for p in series if p.get("step_time_s") is not None and p.get("step") is not None]
+    saves = [int(c["iteration"]) for c in checkpoints if c.get("iteration") is not None]
+    found = statistics.spikes(
+        [p["step"] for p in known], [p["step_time_s"] for p in known], unit="s", checkpoint_steps=saves
+    )
+    odd = found.detail.get("unexplained") or []
+    line = next((p.get("line") for p in known if odd and p["step"] == odd[0]), None)
+    return {"unexplained": int(found.value or 0), "steps": len(known), "line": line}
 
 
 def _f1(reading: Reading) -> tuple[float | None, int | None, dict[str, Any], list[str]]:
@@ -121,6 +151,7 @@ def probe_summary(reading: Reading) -> dict[str, Any]:
         "problems": reading.problems[:20],
         "signals": [s.to_dict() for s in bounded(reading.signals)],
         "gpus": gpu_places(reading),
+        "clock": {k: reading.data[k] for k in ("time", "up", "utc_offset") if reading.data.get(k) is not None},
     }
 
 
@@ -133,7 +164,7 @@ def gpu_places(reading: Reading) -> dict[str, dict[str, Any]]:
 
 def missing_probe(tools: list[str], why: str) -> dict[str, Any]:
     """Return the summary of a node whose probe left no file: everything unknown."""
-    return {"tools": {t: "unknown" for t in tools}, "complete": False, "problems": [why], "signals": [], "gpus": {}}
+    return {"tools": {t: "unknown" for t in tools}, "complete": False, "problems": [why], "signals": [], "gpus": {}, "clock": {}}
 
 
 def probe_tools(commands: Mapping[str, str], hcas: list[str]) -> list[str]:

@@ -66,6 +66,7 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
                 "tools": summary["tools"],
                 "problems": summary["problems"],
                 "gpus": summary["gpus"],
+                "clock": summary.get("clock") or {},
                 "file": summary.get("file"),
                 "time": record["time"],
             }

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the runs of a heat say together: is it one node's, the group's, the configuration's, or do they contradict. Pure.
+
+A fault of the configuration never drops a node: what most runs of a heat show alike is nobody's. What one node shows
+while the others are free of it is that node's. Where two pieces of evidence point at different nodes, the one that
+names hardware stands, and the other is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from burnin import xid
+from burnin.judging import performance
+from burnin.judging.attribution import FIRST_ONLY
+from burnin.judging.run import Context, Run
+from burnin.judging.signatures import config_row
+from burnin.judging.xids import applications
+
+#: Checks that may mean everybody: they hold a run against numbers that are not those of its neighbours.
+WIDE = frozenset({"baseline", "plausible", "scaling"})
+EVERYWHERE_ACTION = {
+    "busbw": (
+        "compare the NCCL settings with the reference: transport (NET/IB, not NET/Socket), NCCL_IB_HCA, GPU Direct RDMA, "
+        "PCIe settings (ACS, IOMMU); rerun one group with NCCL_DEBUG=INFO"
+    ),
+    "gflops": "compare container, HPL.dat, clocks and power limits with the reference (nvidia-smi -q -d PERFORMANCE)",
+    "step_time": (
+        "compare the recipe with the reference (precision, CUDA_DEVICE_MAX_CONNECTIONS=1, parallelism), check the NCCL "
+        "transport and nvidia-smi -q -d PERFORMANCE for power or clock caps"
+    ),
+    "f1": "check data files, precision settings and the container",
+}
+
+
+# ---------------------------------------------------------------------------------------------------------- one run
+
+
+def contradictions(run: Run, verdicts: Sequence[xid.XidVerdict]) -> None:
+    """Let evidence that names hardware stand over a rank's own words, and say where they disagree.
+
+    A rank's CUDA error is only how the fault reached one process. If the kernel calls what happened on that GPU the
+    application's, nobody is convicted by it alone; if another node of the run has hardware evidence, that stands and
+    this node runs again.
+    """
+    ours = [f for f in run.findings if f["scope"] == "node" and f["signal"] in FIRST_ONLY]
+    if not ours:
+        return
+    hard = {f["node"] for f in run.findings if f["scope"] == "node" and f["confidence"] == "certain"}
+    hard |= {f["node"] for f in run.findings if f["scope"] == "node" and str(f["signal"]).startswith("xid")}
+    app = applications(verdicts)
+    for found in ours:
+        node, gpu = found["node"], found["part"]
+        elsewhere = sorted(hard - {node})
+        if node in hard and found["confidence"] != "certain":
+            found["confidence"] = "certain"
+        elif found["confidence"] == "certain":
+            continue
+        elif elsewhere:
+            text = (
+                f"{run.where}: {gpu} of {node} reported the first error ({found['quote'].strip()[:120]}), but the "
+                f"hardware evidence is on {', '.join(elsewhere)}: {node} is not convicted and runs again"
+            )
+            run.findings.remove(found)
+            run.notes.append(text)
+            for other in run.findings:
+                if other["node"] in elsewhere and other["scope"] == "node":
+                    other["contradicted_by"] = [*other.get("contradicted_by", []), text]
+        elif any(n == node and (g is None or f"gpu{g}" == gpu) for n, g in app):
+            run.findings.remove(found)
+            text = (
+                f"{found['reason']}; but the kernel's Xid for it is one that applications cause: not the GPU's until "
+                "it repeats on it"
+            )
+            if len(run.nodes) > 1:
+                run.note_trouble("hang", text[:400], found["next_action"], found["evidence"], found["quote"])
+            else:
+                run.findings.append({**found, "confidence": "possible", "reason": text[:400]})
+        else:
+            read = (run.result["probes"].get("after") or {}).get(node, {}).get("tools", {}).get("dmesg")
+            if read == "pass":
+                found["contradicted_by"] = [f"the kernel log of {node} shows no Xid in this run"]
+
+
+# ------------------------------------------------------------------------------------------------------- across runs
+
+
+def configuration(runs: Sequence[Run], plan: Mapping[str, Any], context: Context) -> None:
+    """Decide of what looks like configuration whether it is one node's or the campaign's."""
+    for workload in dict.fromkeys(r.workload for r in runs):
+        mine = [r for r in runs if r.workload == workload and r.result["state"] != "skipped"]
+        everybody = {n for r in mine for n in r.nodes}
+        for fault in dict.fromkeys(f["fault"] for r in mine for f in r.findings if f["scope"] == "config"):
+            touched: set[str] = set()
+            for run in mine:
+                for item in run.findings:
+                    if item["scope"] == "config" and item["fault"] == fault:
+                        touched |= {item["node"]} if item["node"] else set(run.nodes)
+            if plan["step"] != "resume" and len(touched) * 2 < len(everybody):
+                for run in mine:
+                    _narrow(run, fault)
+        _alike_in_trouble(mine)
+        _hang_before_step_one(mine)
+        _alike_dead(mine)
+
+
+def _narrow(run: Run, fault: str) -> None:
+    """Turn the config-like findings of a minority into findings on the nodes that showed them."""
+    row = config_row(fault)
+    alone = row.alone if row else None
+    for item in [f for f in run.findings if f["scope"] == "config" and f["fault"] == fault]:
+        node = item["node"] or (run.nodes[0] if len(run.nodes) == 1 else None)
+        action = alone.action if alone else item["next_action"]
+        if node is None:
+            run.findings.remove(item)
+            run.note_trouble(
+                alone.fault if alone else fault, item["reason"], action, item["evidence"], item["quote"], row
+            )
+        else:
+            item.update(
+                scope="node",
+                node=node,
+                fault=alone.fault if alone else fault,
+                part=alone.part if alone else item["part"],
+                next_action=action,
+                confidence="likely",
+            )
+
+
+def _alike_in_trouble(mine: Sequence[Run]) -> None:
+    """What most groups show and a recipe can do to all of them (a NaN loss) is the recipe's."""
+    for fault in dict.fromkeys(r.trouble_fault for r in mine if r.trouble_fault):
+        same = [r for r in mine if r.trouble_fault == fault or _alone_with(r, fault)]
+        row = next((r.trouble_row for r in mine if r.trouble_fault == fault and r.trouble_row), None)
+        if row and row.everywhere and _most(same, mine):
+            _blame_config(same, fault, "config", row.everywhere, "most groups of the heat show it alike", fault)
+    for fault in dict.fromkeys(f["fault"] for r in mine for f in r.findings if f["scope"] == "node"):
+        same = [r for r in mine if _alone_with(r, fault)]
+        everywhere = next((f["everywhere"] for r in same for f in r.findings if f.get("everywhere")), "")
+        if everywhere and _most(same, mine):
+            _blame_config(same, fault, "config", everywhere, "most nodes of the heat show it alike", fault)
+
+
+def _alone_with(run: Run, fault: str) -> bool:
+    """Tell whether a node alone was convicted of a fault that could be everybody's."""
+    return any(f["fault"] == fault and f.get("everywhere") for f in run.findings if f["scope"] == "node")
+
+
+def _most(some: Sequence[Run], mine: Sequence[Run]) -> bool:
+    """Tell whether these are most of the runs: two at least, and more than half (both of two)."""
+    return len(some) >= 2 and len(some) * 2 > len(mine)
+
+
+def _hang_before_step_one(mine: Sequence[Run]) -> None:
+    """Training that hangs before its first step on most groups: NCCL's network settings, not a node."""
+    stuck = [r for r in mine if r.trouble_fault == "hang" and not r.guilty() and _no_step(r)]
+    if _most(stuck, mine):
+        _blame_config(
+            stuck,
+            "nccl_on_sockets",
+            "config",
+            "run nccl-tests in the same container on the same nodes: IB devices, NCCL_IB_HCA, NCCL_SOCKET_IFNAME, memlock",
+            "most groups never reached step 1",
+            "no first step",
+        )
+
+
+def _no_step(run: Run) -> bool:
+    items = [*run.result["iterations"], *run.result["interrupted"]]
+    steps = [i["facts"].get("steps") for i in items]
+    return bool(steps) and all(s is not None and not s.get("count") for s in steps)
+
+
+def _alike_dead(mine: Sequence[Run]) -> None:
+    """Most runs end without a result and without a sign of hardware: the command line."""
+    dead = [r for r in mine if r.trouble and not r.trouble_fault and not r.findings and r.result["state"] != "casualty"]
+    if (len(dead) >= 2 and len(dead) * 2 >= len(mine)) or (len(dead) == len(mine) == 1 and _not_started(dead[0])):
+        _blame_config(
+            dead,
+            "driver_mismatch",
+            "config",
+            "run the command line of one iteration by hand; correct workload_definitions",
+            "most runs of the heat failed alike, without a sign of hardware",
+            "incomplete",
+        )
+
+
+def _not_started(run: Run) -> bool:
+    """Tell whether the command itself could not be started: never a node's fault."""
+    return any("could not be started" in t or "127" in t for t in [*run.trouble, run.result["reason"]])
+
+
+def _blame_config(
+    runs: Sequence[Run], fault: str, part: str, action: str, origin: str, signal: str, reason: str = ""
+) -> None:
+    """Replace what these runs accuse by a finding on the configuration."""
+    for run in runs:
+        gone = [f for f in run.findings if f["scope"] == "node" and f["fault"] == fault]
+        lead = gone[0] if gone else {}
+        run.findings = [f for f in run.findings if f not in gone]
+        run.findings.append(
+            run.finding(
+                None,
+                part=part,
+                fault=fault,
+                signal=signal,
+                scope="config",
+                limit_origin=origin,
+                value=float(len(runs)),
+                unit="runs alike",
+                evidence=lead.get("evidence") or run.evidence[:3] or run.last_output(),
+                quote=lead.get("quote") or run.quote,
+                reason=reason or lead.get("reason") or run.trouble[0],
+                next_action=action,
+                confidence="likely",
+                rank=90,
+            )
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------- slowness
+
+
+def compare(runs: Sequence[Run], context: Context) -> list[str]:
+    """Judge the speed of every finished run, and whether all are slow alike. Returns what could not be judged."""
+    notes: list[str] = []
+    for run in runs:
+        if run.result["state"] != "complete" or run.result["step"] == "resume":
+            continue
+        others = [r.result for r in runs if r is not run] + list(context.earlier)
+        peers = [o for o in others if o["workload"] == run.workload and o["state"] == "complete"]
+        speed = performance.judge(
+            run.result, run.where, context.definitions[run.workload], context.criteria, peers, context.siblings
+        )
+        run.slow = speed.worst
+        notes += speed.notes
+        for item in speed.storage:
+            run.findings.append(_of_storage(run, item))
+    for workload in dict.fromkeys(r.workload for r in runs):
+        _alike_slow([r for r in runs if r.workload == workload], context)
+        _alike_storage([r for r in runs if r.workload == workload])
+    return list(dict.fromkeys(notes))
+
+
+def _of_storage(run: Run, item: performance.Slow) -> dict[str, Any]:
+    return run.finding(
+        None,
+        part=item.part,
+        fault=item.fault,
+        signal=item.check,
+        scope="config",
+        value=item.value,
+        unit=item.unit,
+        limit=item.limit,
+        limit_origin=item.limit_origin,
+        evidence=item.evidence,
+        reason=item.reason,
+        next_action=item.next_action,
+        confidence="likely",
+        rank=85,
+    )
+
+
+def _alike_storage(mine: Sequence[Run]) -> None:
+    """Slow saves of a few groups while others save as ever: those groups' way to the storage, not the storage."""
+    slow = [r for r in mine if any(f["fault"] == "storage_slow" for f in r.findings)]
+    saved = [r for r in mine if r.result["state"] == "complete"]
+    if slow and len(slow) * 2 < len(saved):
+        for run in slow:
+            _narrow(run, "storage_slow")
+
+
+def _alike_slow(mine: Sequence[Run], context: Context) -> None:
+    """All groups alike far from what they should give: the stack or the configuration, and nobody is dropped."""
+    judged = [r for r in mine if r.result["state"] == "complete" and r.result["step"] != "resume"]
+    wide = [r for r in judged if r.slow is not None and r.slow.check in WIDE]
+    if not judged or len(wide) < len(judged) or _passed_before(wide[0].workload, context):
+        return
+    if len(wide) == 1 and wide[0].slow is not None and wide[0].slow.check != "plausible":
+        return  # one group alone may be slow by itself: it is isolated
+    for run in wide:
+        slow = run.slow
+        assert slow is not None
+        metric = context.definitions[run.workload]["metric"]
+        sockets = slow.fault == "nccl_on_sockets"
+        run.findings.append(
+            run.finding(
+                None,
+                part="config" if sockets else "stack",
+                fault=slow.fault if sockets else "slow_everywhere",
+                signal=slow.check,
+                scope="config",
+                value=slow.value,
+                unit=slow.unit,
+                limit=slow.limit,
+                limit_origin=slow.limit_origin,
+                evidence=slow.evidence,
+                reason=f"all {len(wide)} groups of this size are slow alike: {slow.reason}"
+                if len(wide) > 1
+                else slow.reason,
+                next_action=EVERYWHERE_ACTION[metric],
+                confidence="likely",
+                rank=91,
+            )
+        )
+
+
+def _passed_before(workload: str, context: Context) -> bool:
+    """Tell whether somebody has passed this workload in an earlier heat of the step: then it is not everybody's."""
+    return any(workload in done for gate in context.gates for done in gate["passed"].values())
