@@ -76,6 +76,11 @@ def test_a_line_count_that_does_not_fit() -> None:
     assert fed(TOOL, good.replace("lines 1", "lines 2")).verdict == "unknown"
 
 
+def test_a_number_of_tools_that_does_not_fit() -> None:
+    assert fed(TOOL, HEALTHY.replace("finished", "finished 7")).verdict == "pass"
+    assert fed(TOOL, HEALTHY.replace("finished", "finished 8")).verdict == "unknown"
+
+
 def test_a_section_that_begins_in_another() -> None:
     first = "#@burnin begin ipmi ipmitool sel list\nSEL has no entries\n"
     reading = fed(TOOL, first + "#@burnin begin dmesg dmesg\n[ 1.000001] a\n#@burnin end 0\n#@burnin finished")

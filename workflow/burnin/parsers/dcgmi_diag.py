@@ -113,6 +113,7 @@ class Parser(HostedParser):
         self.category = ""
         self.recognised = False
         self.table = False
+        self.width = 0
         self.closed = False
         self.wrapping: list[str] | None = None
         self.prefix = ""
@@ -146,6 +147,7 @@ class Parser(HostedParser):
         if _TITLE.match(stripped):
             self.recognised = self.table = True
             self.closed = False
+            self.width = len(stripped)
             self.where = prefix
             return []
         if not self.table:
@@ -155,6 +157,8 @@ class Parser(HostedParser):
                 self.error = self.error or stripped[:300]
                 self.note(f"line {number}: the diagnostic could not run: {stripped[:160]}")
             return []
+        if len(stripped) < self.width and stripped[0] in "|+":
+            self.note(f"line {number}: a row of the table is shorter than the table: there is a hole", damage=True)
         if _RULE.match(stripped):
             self.closed = True
             self._end_cell()

@@ -104,6 +104,8 @@ class Parser(HostedParser):
             report.width = max(report.width, len(stripped))
             return []
         report.closed = False
+        if stripped[0] == "|" and len(stripped) < report.width:
+            self.note(f"line {number}: a row of the box is shorter than the box: there is a hole", damage=True)
         if m := _OVERALL.match(stripped):
             report.overall, report.overall_line, report.overall_text = m[1], number, body
             return []

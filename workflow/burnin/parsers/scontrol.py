@@ -100,7 +100,7 @@ class Parser(HostedParser):
         self.verdicts: list[Verdict] = []
         self.current: dict[str, str] = {}
         self.start = 0
-        self.first_text = ""
+        self.state_at: tuple[int, str] = (1, "")
         self.in_reason = False
         self.recognised = False
 
@@ -110,9 +110,11 @@ class Parser(HostedParser):
         if stripped.startswith("NodeName="):
             out = self._close()
             self.recognised = True
-            self.start, self.first_text = number, body
+            self.start, self.state_at = number, (number, stripped[:VALUE_LIMIT])
             self.current = fields(stripped)
             self.in_reason = "Reason" in self.current
+            if "State" in self.current:
+                self.state_at = number, f"NodeName={self.current['NodeName']} State={self.current['State']}"
             return out
         if not self.current:
             if re.match(r"Node \S+ not found|slurm_load_node error|scontrol: error", stripped):
@@ -132,6 +134,8 @@ class Parser(HostedParser):
             return []
         self.in_reason = False
         for key, value in fields(stripped).items():
+            if key == "State" and "State" not in self.current:
+                self.state_at = number, stripped
             self.current.setdefault(key, value)
         return []
 
@@ -176,9 +180,7 @@ class Parser(HostedParser):
         }
         detail.setdefault("base", base)
         detail.setdefault("flags", flags)
-        return self.emit(
-            signal("node_state", self.start, f"NodeName={name} State={printed}", host=name or None, detail=detail)
-        )
+        return self.emit(signal("node_state", *self.state_at, host=name or None, detail=detail))
 
     def read(self) -> Reading:
         """Return the reading of all records."""
