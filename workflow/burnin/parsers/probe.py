@@ -15,9 +15,9 @@ that ran, says that the probe ran to its end; without it only the option `expect
 section is missing. A file of several nodes (pdsh prefixes) is read too.
 
 data: `node`, `time` (seconds since 1970 by the node's clock), `up` (seconds since its boot), which together give the
-moment of a kernel stamp that counts from boot; `utc_offset` (seconds east of UTC, for stamps of local time); `tools`: {key: verdict}, with keys `nvidia-smi`, `mlxlink:mlx5_3`,
-`ipmi`, `ipmi:sel` (the device or listing comes from the command), a tool that was expected and not run is `unknown`;
-several hosts: `dgx05/nvidia-smi`. `sections`:
+moment of a kernel stamp that counts from boot; `utc_offset` (seconds east of UTC, for stamps of local time); `tools`:
+{key: verdict}, with keys `nvidia-smi`, `mlxlink:mlx5_3`, `ipmi`, `ipmi:sel` (the device or listing comes from the
+command), a tool that was expected and not run is `unknown`; several hosts: `dgx05/nvidia-smi`. `sections`:
 {key: {"tool", "argv", "status", "first_line", "last_line", "recognised", "complete", "verdict", "problems", "data"}}.
 Signals carry `detail["tool"]` = key.
 """
