@@ -43,7 +43,6 @@ _ROW = re.compile(
 _ROW_CUT = re.compile(r"W[RC]{1,2}\d\w*\s+\d")
 _RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo\s*/\s*\(.{1,120}\)\s*=\s*(?P<rest>.*)")
 _RESIDUAL_REST = re.compile(r"(?P<r>\S+)\s*\.{3,}\s*(?P<v>PASSED|FAILED)\s*\Z")
-_RESIDUAL_OPEN = re.compile(r"(?P<r>\S*)\s*\.*\s*\Z")
 _FINISHED = re.compile(r"Finished\s+(?P<n>\d{1,9}) tests with the following results")
 _COUNT = re.compile(
     r"(?P<n>\d{1,9}) tests? (?P<what>completed and passed residual checks|completed and failed residual checks"
@@ -59,7 +58,6 @@ _END = re.compile(r"End of Tests\.")
 _THRESHOLD = re.compile(rf"scaled residuals? (?:are|is) less than\s+(?P<n>{NUMBER})")
 _ERROR = re.compile(r"HPL ERROR(?: from process #\s*(?P<proc>\d+))?,? on line (?P<line>\d+) of function (?P<fn>\w+)")
 _ERROR_TEXT = re.compile(r">>>\s*(?P<text>.*?)\s*(?:<<<|\Z)")
-_MEMORY = re.compile(r"Memory allocation failed|HPL_pdgesv.*out of memory|Illegal input in file")
 _TIMES = re.compile(r"HPL\w*\(\)\s+(?P<what>start|end) time\s+(?P<t>\S.{5,60})")
 _PROG_NV = re.compile(rf"Prog=\s*(?P<pc>{NUMBER})%.{{0,200}}?\bGF=\s*(?P<gf>{NUMBER})")
 _PROG_NETLIB = re.compile(

@@ -72,7 +72,6 @@ _NETWORK_LINE = re.compile(r"([^\s:]{1,253}):\d+:\d+ \[\d+\] NCCL INFO Using net
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
 _VALUE = re.compile(r"[-+]?(?:\d|\.\d|nan|inf|NaN|N/A)", re.IGNORECASE)
 _ROW_HEAD = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w*(?:\s|$)")
-_MANGLED = re.compile(r"#?\s*(?:size|\(B\)|out-of-place|Using devices|$)|\s*[-\d.]+\s")
 
 # Column layout: (names of one side's columns, names of both sides' columns, trailing columns, in-place first).
 _DEFAULT_SIDE = ("time", "algbw", "busbw", "#wrong")
