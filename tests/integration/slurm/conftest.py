@@ -75,17 +75,21 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Campaign:
-    """A campaign in a folder of its own; its runs of step `full` stop after their first iteration while `hold` exists."""
+    """A campaign in a folder of its own; its runs of the last `step` stop after their first iteration while `hold` exists.
+
+    One node and one step unless the config says more: what a test is about needs no ladder, and the machine is small.
+    """
 
     def __init__(self, folder: Path, cluster: Cluster, config: dict[str, Any]) -> None:
         self.folder, self.cluster = folder, cluster
+        self.step = "full" if "nodes" in config else "single"
         self.hold, self.holding = folder / "hold", folder / "holding"
         (folder / "config").symlink_to(ROOT / "config")
         tools = folder / "tools"
         tools.mkdir()
         (tools / "held").write_text(
             "#!/bin/sh\n"
-            f'if [ "$BURNIN_STEP" = full ] && [ "$BURNIN_ITERATION" -ge 1 ]; then\n'
+            f'if [ "$BURNIN_STEP" = {self.step} ] && [ "$BURNIN_ITERATION" -ge 1 ]; then\n'
             f'  touch "{self.holding}"\n  while [ -e "{self.hold}" ]; do sleep 0.1; done\nfi\nexec "$@"\n'
         )
         (tools / "held").chmod(0o755)
@@ -93,8 +97,8 @@ class Campaign:
         nccl = {**definitions["nccl"], "commands": {"all_reduce": definitions["nccl"]["commands"]["all_reduce"]}}
         nccl["launch"] = "held " + nccl["launch"]
         full: dict[str, Any] = {
-            "campaign": "t", "nodes": "dgx[01-02]", "workloads": ["nccl"], "scenario": "healthy",
-            "windows": {"nccl": {"default": {"iterations": 2}, "full": {"iterations": 3}}},
+            "campaign": "t", "nodes": "dgx01", "workloads": ["nccl"], "scenario": "healthy",
+            "windows": {"nccl": {"default": {"iterations": 2}, self.step: {"iterations": 3}}},
             "resume_test": {"workload": None, "steps_after_checkpoint": 5},
             "workload_definitions": {**definitions, "nccl": nccl},
             "path_first": [str(tools)],
@@ -127,9 +131,9 @@ class Campaign:
         raise AssertionError(f"waited {seconds} s in vain\n{self.log()[-3000:]}")
 
     def until_held(self) -> str:
-        """Wait until the run of step `full` holds after its first iteration; return its job id."""
+        """Wait until the run of the last step holds after its first iteration; return its job id."""
         self.until(self.holding.exists)
-        return str(self.submissions("full", 0)[-1]["job_id"])
+        return str(self.submissions(0)[-1]["job_id"])
 
     def finish(self, seconds: float = 180) -> dict[str, Any]:
         """Let everything go on, wait for the end, return the summary."""
@@ -153,22 +157,24 @@ class Campaign:
         """Return what all heads printed."""
         return (self.folder / "log").read_text(errors="replace")
 
-    def submissions(self, step: str, heat: int) -> list[dict[str, Any]]:
-        """Return the submissions of the runs of a heat that got a job id."""
-        files = sorted(self.result.glob(f"{step}/heat{heat}/*/*/submissions.jsonl"))
+    def submissions(self, heat: int) -> list[dict[str, Any]]:
+        """Return the submissions that got a job id, of the runs of a heat of the last step."""
+        files = sorted(self.result.glob(f"{self.step}/heat{heat}/*/*/submissions.jsonl"))
         records = [json.loads(line) for path in files for line in path.read_text().splitlines()]
         return [r for r in records if r["event"] == "submitted"]
 
-    def casualty(self, step: str, heat: int) -> dict[str, Any]:
-        """Return the one casualty of a heat."""
-        documents = [json.loads(p.read_text()) for p in self.result.glob(f"{step}/heat{heat}/*/*/result.json")]
+    def casualty(self, heat: int = 0, step: str = "") -> dict[str, Any]:
+        """Return the one casualty of a heat, of the last step if no other is named."""
+        documents = [
+            json.loads(p.read_text()) for p in self.result.glob(f"{step or self.step}/heat{heat}/*/*/result.json")
+        ]
         found: list[dict[str, Any]] = [d["casualty"] for d in documents if d["state"] == "casualty"]
         assert len(found) == 1
         return found[0]
 
-    def heats(self, step: str) -> int:
-        """Return how many heats a step had."""
-        return len(list(self.result.glob(f"{step}/heat*/gate.json")))
+    def heats(self) -> int:
+        """Return how many heats the last step had."""
+        return len(list(self.result.glob(f"{self.step}/heat*/gate.json")))
 
     def assert_nothing_ran_twice(self) -> None:
         """No iteration that had ended was started again, and none was counted twice."""

@@ -38,9 +38,9 @@ def test_a_node_dies_in_a_four_node_run(campaign: Make, cluster: Cluster, victim
     assert verdicts(summary) == {**accepted("dgx01", "dgx02", "dgx03", "dgx04"), victim: "failed"}
     node = summary["nodes"][victim]
     assert (node["fault"], node["part"], node["failed_step"]) == ("node_crash", "node", "full")
-    casualty = run.casualty("full", 0)
+    casualty = run.casualty()
     assert casualty["state"] == "NODE_FAIL" and casualty["lost"] == [victim]
-    assert run.heats("full") == 2
+    assert run.heats() == 2
     run.assert_nothing_ran_twice()
 
 
@@ -53,7 +53,7 @@ def test_a_node_reboots_quickly(campaign: Make, cluster: Cluster) -> None:
     cluster("reboot-node", "dgx03")
     summary = run.finish()
     assert verdicts(summary) == {"dgx02": "accepted", "dgx03": "failed"}
-    assert summary["nodes"]["dgx03"]["fault"] == "node_crash" and run.casualty("full", 0)["lost"] == ["dgx03"]
+    assert summary["nodes"]["dgx03"]["fault"] == "node_crash" and run.casualty()["lost"] == ["dgx03"]
     run.assert_nothing_ran_twice()
 
 
@@ -63,9 +63,9 @@ def test_scancel_from_outside(campaign: Make, cluster: Cluster) -> None:
     run.start()
     cluster.ask("scancel", run.until_held())
     run.until(lambda: " died: " in run.log())
-    assert verdicts(run.finish()) == accepted("dgx01", "dgx02")
-    assert run.casualty("full", 0)["state"] == "CANCELLED" and run.casualty("full", 0)["lost"] == []
-    assert run.heats("full") == 2
+    assert verdicts(run.finish()) == accepted("dgx01")
+    assert run.casualty()["state"] == "CANCELLED" and run.casualty()["lost"] == []
+    assert run.heats() == 2
     run.assert_nothing_ran_twice()
 
 
@@ -78,8 +78,8 @@ def test_a_run_over_its_time_limit(campaign: Make) -> None:
     run.start()
     run.until_held()
     run.until(lambda: " died: " in run.log(), seconds=150)
-    assert verdicts(run.finish()) == accepted("dgx01", "dgx02")
-    assert run.casualty("full", 0)["state"] == "TIMEOUT"
+    assert verdicts(run.finish()) == accepted("dgx01")
+    assert run.casualty()["state"] == "TIMEOUT"
     run.assert_nothing_ran_twice()
 
 
@@ -93,14 +93,14 @@ def test_slurmctld_is_killed_and_restarted_during_a_run(campaign: Make, cluster:
     run.hold.unlink()  # the run ends while slurmctld is away
     time.sleep(3)
     cluster("start-ctld")
-    assert verdicts(run.finish()) == accepted("dgx01", "dgx02")
-    assert run.heats("full") == 1 and len(run.submissions("full", 0)) == 1
+    assert verdicts(run.finish()) == accepted("dgx01")
+    assert run.heats() == 1 and len(run.submissions(0)) == 1
     run.assert_nothing_ran_twice()
 
 
 def test_the_head_is_killed_and_started_again(campaign: Make, cluster: Cluster) -> None:
     """The stale lock is recognised, the running job is taken up, its finished iteration stays."""
-    run = campaign()
+    run = campaign(nodes="dgx[01-02]")
     run.start()
     job = run.until_held()
     run.kill()
@@ -108,7 +108,7 @@ def test_the_head_is_killed_and_started_again(campaign: Make, cluster: Cluster) 
     run.start()
     run.until(lambda: f"(Slurm job {job}) is RUNNING: taken up again" in run.log())
     assert verdicts(run.finish()) == accepted("dgx01", "dgx02")
-    assert run.heats("full") == 1 and {s["job_id"] for s in run.submissions("full", 0)} == {job}
+    assert run.heats() == 1 and {s["job_id"] for s in run.submissions(0)} == {job}
     run.assert_nothing_ran_twice()
 
 
@@ -123,9 +123,9 @@ def test_a_job_ends_while_no_head_lives(campaign: Make, cluster: Cluster, end: s
     run.hold.unlink()
     run.until(lambda: not cluster.ask("squeue", "-h", "-j", job, "-o", "%T").strip())
     run.start()
-    assert verdicts(run.finish()) == accepted("dgx01", "dgx02")
-    assert len(run.submissions("full", 0)) == 1, "looked up, not submitted a second time"
-    assert run.heats("full") == (1 if end == "result" else 2)
+    assert verdicts(run.finish()) == accepted("dgx01")
+    assert len(run.submissions(0)) == 1, "looked up, not submitted a second time"
+    assert run.heats() == (1 if end == "result" else 2)
     run.assert_nothing_ran_twice()
 
 
@@ -136,8 +136,8 @@ def test_a_second_head_is_refused_and_the_first_lives_on(campaign: Make) -> None
     second = run.start()
     assert second.wait(60) != 0 and "another snakemake is running this campaign" in run.log()
     run.process = first
-    assert verdicts(run.finish()) == accepted("dgx01", "dgx02")
-    assert len(run.submissions("full", 0)) == 1
+    assert verdicts(run.finish()) == accepted("dgx01")
+    assert len(run.submissions(0)) == 1
 
 
 def test_ctrl_c_cancels_our_jobs_and_the_next_start_goes_on(campaign: Make, cluster: Cluster) -> None:
@@ -149,8 +149,8 @@ def test_ctrl_c_cancels_our_jobs_and_the_next_start_goes_on(campaign: Make, clus
     assert "CANCELLED" in cluster.ask("scontrol", "show", "job", job)
     assert cluster.ask("squeue", "-h", "-j", foreign, "-o", "%T").strip() == "RUNNING", "only ours are cancelled"
     run.start()
-    assert verdicts(run.finish()) == accepted("dgx01", "dgx02")
-    assert run.heats("full") == 1 and len(run.submissions("full", 0)) == 2, "withdrawn, not dead"
+    assert verdicts(run.finish()) == accepted("dgx01")
+    assert run.heats() == 1 and len(run.submissions(0)) == 2, "withdrawn, not dead"
     run.assert_nothing_ran_twice()
 
 
@@ -163,8 +163,8 @@ def test_a_node_drained_by_an_administrator_is_noticed_and_never_resumed(campaig
         run.process.wait(150)
     except subprocess.TimeoutExpired:
         raise AssertionError(f"waited for a node that cannot start\n{run.log()[-3000:]}") from None
-    assert run.casualty("single", 0)["state"] == "NOT_STARTED" and run.casualty("single", 0)["lost"] == ["dgx02"]
-    assert "alice: new PSU on Monday" in run.casualty("single", 0)["text"]
+    assert run.casualty(step="single")["state"] == "NOT_STARTED" and run.casualty(step="single")["lost"] == ["dgx02"]
+    assert "alice: new PSU on Monday" in run.casualty(step="single")["text"]
     shown = cluster.ask("scontrol", "show", "node", "dgx02")
     assert "DRAIN" in shown and "alice: new PSU on Monday" in shown, "not ours: never resumed, its reason stays"
     assert "died" in run.log()

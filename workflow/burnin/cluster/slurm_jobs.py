@@ -132,14 +132,18 @@ class SlurmJobs:
         settled: dict[Path, Outcome] = {}
         with self._lock, ThreadPoolExecutor(PARALLEL) as pool:
             wanted: list[Tracked] = []
-            for path, found in zip(results := list(results), pool.map(self._prepare, results), strict=True):
-                if isinstance(found, Outcome):
-                    settled[path] = found
-                else:
-                    wanted.append(found)
-                    self._jobs[path] = found
-            if wanted:
-                settled.update(self._start(wanted, self._look(), pool))
+            try:
+                for path, found in zip(results := list(results), pool.map(self._prepare, results), strict=True):
+                    if isinstance(found, Outcome):
+                        settled[path] = found
+                    else:
+                        wanted.append(found)
+                        self._jobs[path] = found
+                if wanted:
+                    settled.update(self._start(wanted, self._look(), pool))
+            except BaseException:  # Ctrl-C: what has not been submitted yet, is not
+                self._stopping = True
+                raise
         return settled
 
     def _prepare(self, result: Path) -> Outcome | Tracked:
