@@ -7,6 +7,7 @@ A parser never decides what a node is worth. It says what a text *is* (recognise
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -14,6 +15,17 @@ Verdict = Literal["pass", "fail", "unknown"]
 
 #: Longest quotation of a line kept in a signal (characters); evidence names file:line, so nothing is lost.
 QUOTE_LIMIT = 400
+
+
+def strict(value: Any) -> Any:
+    """Return a copy in which NaN and infinity, which JSON does not have, are null: a damaged number is no number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: strict(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(v) for v in value]
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,6 @@ class Reading:
             "complete": self.complete,
             "verdict": self.verdict,
             "problems": list(self.problems),
-            "signals": [s.to_dict() for s in self.signals],
-            "data": self.data,
+            "signals": [strict(s.to_dict()) for s in self.signals],
+            "data": strict(self.data),
         }
