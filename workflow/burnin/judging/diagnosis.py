@@ -18,8 +18,9 @@ from burnin.judging.run import Context, Run
 from burnin.judging.signatures import config_row
 from burnin.judging.xids import applications
 
-#: Checks that may mean everybody: they hold a run against numbers that are not those of its neighbours.
-WIDE = frozenset({"baseline", "plausible", "scaling"})
+#: Checks that may mean the stack: they hold a run against numbers from outside this campaign. What falls behind the step
+#: before it alone points at the fabric between the groups instead, and is isolated.
+WIDE = frozenset({"baseline", "plausible"})
 EVERYWHERE_ACTION = {
     "busbw": (
         "compare the NCCL settings with the reference: transport (NET/IB, not NET/Socket), NCCL_IB_HCA, GPU Direct RDMA, "
@@ -226,14 +227,14 @@ def compare(runs: Sequence[Run], context: Context) -> list[str]:
     """Judge the speed of every finished run, and whether all are slow alike. Returns what could not be judged."""
     notes: list[str] = []
     for run in runs:
-        if run.result["state"] != "complete" or run.result["step"] == "resume":
+        if run.result["state"] != "complete" or run.result["step"] in ("resume", "retest"):
             continue
         others = [r.result for r in runs if r is not run] + list(context.earlier)
         peers = [o for o in others if o["workload"] == run.workload and o["state"] == "complete"]
         speed = performance.judge(
             run.result, run.where, context.definitions[run.workload], context.criteria, peers, context.siblings
         )
-        run.slow = speed.worst
+        run.slow, run.wide = speed.worst, speed.worst_of(WIDE)
         notes += speed.notes
         for item in speed.storage:
             run.findings.append(_of_storage(run, item))
@@ -273,14 +274,14 @@ def _alike_storage(mine: Sequence[Run]) -> None:
 
 def _alike_slow(mine: Sequence[Run], context: Context) -> None:
     """All groups alike far from what they should give: the stack or the configuration, and nobody is dropped."""
-    judged = [r for r in mine if r.result["state"] == "complete" and r.result["step"] != "resume"]
-    wide = [r for r in judged if r.slow is not None and r.slow.check in WIDE]
+    judged = [r for r in mine if r.result["state"] == "complete" and r.result["step"] not in ("resume", "retest")]
+    wide = [r for r in judged if r.wide is not None]
     if not judged or len(wide) < len(judged) or _passed_before(wide[0].workload, context):
         return
-    if len(wide) == 1 and wide[0].slow is not None and wide[0].slow.check != "plausible":
+    if len(wide) == 1 and wide[0].wide is not None and wide[0].wide.check != "plausible":
         return  # one group alone may be slow by itself: it is isolated
     for run in wide:
-        slow = run.slow
+        slow = run.wide
         assert slow is not None
         metric = context.definitions[run.workload]["metric"]
         sockets = slow.fault == "nccl_on_sockets"

@@ -36,7 +36,7 @@ LOOK_AT_TREND = (
 
 @dataclass(slots=True)
 class Slow:
-    """One check that a run did not pass. `distance` (fraction) orders them; `wide` = it may be everybody's."""
+    """One check that a run did not pass. `distance` (fraction) orders them."""
 
     check: str
     command: str
@@ -50,7 +50,6 @@ class Slow:
     next_action: str
     distance: float
     part: str = "node"
-    wide: bool = False
 
 
 @dataclass(slots=True)
@@ -64,7 +63,12 @@ class Speed:
     @property
     def worst(self) -> Slow | None:
         """Return what leads: an implausible value first, then the largest distance."""
-        return max(self.slow, key=lambda s: (s.check == "plausible", s.distance), default=None)
+        return self.worst_of(None)
+
+    def worst_of(self, checks: frozenset[str] | None) -> Slow | None:
+        """Return the worst of some kinds of check, or None."""
+        some = [s for s in self.slow if checks is None or s.check in checks]
+        return max(some, key=lambda s: (s.check == "plausible", s.distance), default=None)
 
 
 def better_of(metric: str) -> Better:
@@ -124,15 +128,15 @@ def judge(
         check = _spread(result, command, metric, mine[0], alike, criteria)
         if check is not None and check.outcome == "unknown":
             speed.notes.append(_few(result, criteria, command))
-        for name, found, origin, wide in (
-            ("spread", check, "peers of this step", False),
+        for name, found, origin in (
+            ("spread", check, "peers of this step"),
             *_fixed(result, command, metric, mine[0], criteria, siblings),
         ):
             if found is None or found.outcome != "fail" or found.limit is None:
                 continue
             scaled = metric == "gflops" and name in ("spread", "scaling")
             limits.setdefault(command, (found.limit, len(result["nodes"]) if scaled else 1))
-            speed.slow.append(_of_check(result, name, command, metric, found, origin, place, criteria, wide))
+            speed.slow.append(_of_check(result, name, command, metric, found, origin, place, criteria))
     _forgive_hiccup(speed, result, where, better, limits)
     speed.slow += _trends(result, where, definition, criteria, speed.notes)
     speed.storage += _checkpoints(result, where, criteria, siblings)
@@ -186,7 +190,7 @@ def _is_base(base: Mapping[str, Any], result: Result, command: str) -> bool:
 
 def _fixed(
     result: Result, command: str, metric: str, mine: float, criteria: Mapping[str, Any], siblings: Sequence[Result]
-) -> Iterator[tuple[str, Check, str, bool]]:
+) -> Iterator[tuple[str, Check, str]]:
     """Yield the checks against pinned baselines, what is believable at all, and the step before."""
     better, unit, size = better_of(metric), UNITS[metric], len(result["nodes"])
     for base in criteria["baselines"]:
@@ -196,9 +200,9 @@ def _fixed(
         check = statistics.against_baseline(
             mine, base["value"], better=better, band=base["band"], unit=unit, what=command
         )
-        yield "baseline", check, f"{base['origin']} of {base['date']}, band {base['band']:.0%}", True
+        yield "baseline", check, f"{base['origin']} of {base['date']}, band {base['band']:.0%}"
     least = criteria.get("plausible", {}).get(result["workload"])
-    if least and size >= least["least_nodes"]:
+    if least and size >= least["least_nodes"] and command in least.get("commands", [command]):
         bad = mine < least["value"] if better == "higher" else mine > least["value"]
         sentence = (
             f"{command} {mine:.4g} {unit} on {size} node{'s' if size > 1 else ''}: nothing healthy is "
@@ -208,7 +212,7 @@ def _fixed(
         outcome: statistics.Outcome = "fail" if bad else "pass"
         detail = {"relative": distance}
         check = Check("plausible", outcome, mine, least["value"], unit, sentence, detail)
-        yield "plausible", check, "what this machine can be believed to give", True
+        yield "plausible", check, "what this machine can be believed to give"
     scaling = criteria.get("scaling", {}).get(result["workload"])
     if scaling and command in scaling.get("commands", [command]):
         before = [
@@ -228,12 +232,7 @@ def _fixed(
                 what=f"{command}{' per node' if metric == 'gflops' else ''}",
             )
             step = next(s["step"] for s in siblings if s["workload"] == result["workload"])
-            yield (
-                "scaling",
-                check,
-                f"median of {len(before)} runs of step {step}, band {scaling['tolerance']:.0%}",
-                True,
-            )
+            yield "scaling", check, f"median of {len(before)} runs of step {step}, band {scaling['tolerance']:.0%}"
 
 
 def _same_message(base: Mapping[str, Any], result: Result, command: str) -> bool:
@@ -253,7 +252,6 @@ def _of_check(
     origin: str,
     evidence: list[str],
     criteria: Mapping[str, Any],
-    wide: bool,
 ) -> Slow:
     """Return a failed check in the form of a finding."""
     relative = check.detail.get("relative")
@@ -277,7 +275,6 @@ def _of_check(
         reason=check.sentence.removeprefix("this run: "),
         next_action=LOOK_AT[metric],
         distance=abs(relative) if relative is not None else 0.0,
-        wide=wide,
     )
 
 
@@ -452,7 +449,7 @@ def _checkpoints(result: Result, where: str, criteria: Mapping[str, Any], siblin
         return [
             Slow("checkpoint_growth", "checkpoint", "storage_slow", growth.value, "%", growth.limit,
                  f"checkpoints, end against start of the run ({base})", places, growth.sentence, action,
-                 (growth.value or 0.0) / 100, "storage", True)
+                 (growth.value or 0.0) / 100, "storage")
         ]  # fmt: skip
     before = [s for r in siblings if r["workload"] == result["workload"] for _, s, _ in checkpoints_of(r)]
     if not before:
@@ -466,5 +463,5 @@ def _checkpoints(result: Result, where: str, criteria: Mapping[str, Any], siblin
     origin = f"median of {len(before)} saves of the step before ({base})"
     return [
         Slow("checkpoint_time", "checkpoint", "storage_slow", middle, "s", limit, origin, [f"{where}/{worst[2]}"],
-             reason, action, middle / usual - 1, "storage", True)
+             reason, action, middle / usual - 1, "storage")
     ]  # fmt: skip

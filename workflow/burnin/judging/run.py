@@ -61,6 +61,7 @@ class Run:
     evidence: list[str] = field(default_factory=list)
     quote: str = ""
     slow: Slow | None = None
+    wide: Slow | None = None  # the worst that may be everybody's
     unread: dict[str, str] = field(default_factory=dict)
     cause: str = ""  # why everybody owes, if nobody is guilty
     cause_text: str = ""
