@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from burnin.runs.launching import file_unanswered, unanswered
+from burnin.runs.launching import PATIENCE_SECONDS, SETTLING_SECONDS, patience, patience_of_file
 
 AWAY = (
     "srun: error: Unable to confirm allocation for job 11: Unable to contact slurm controller (connect failure)\n"
@@ -15,9 +15,15 @@ AWAY = (
 
 
 def test_slurmctld_away() -> None:
-    assert unanswered(AWAY)
-    assert unanswered("srun: error: Unable to create step for job 7: Socket timed out on send/recv operation\n")
-    assert unanswered("srun: error: Unable to create step for job 7: Unable to contact slurm controller (connect failure)\n")
+    assert patience(AWAY) == PATIENCE_SECONDS
+    assert (
+        patience("srun: error: Unable to create step for job 7: Socket timed out on send/recv operation\n")
+        > SETTLING_SECONDS
+    )
+    assert (
+        patience("srun: error: Unable to create step for job 7: Memory required by task is not available\n")
+        == SETTLING_SECONDS
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,13 +38,13 @@ def test_slurmctld_away() -> None:
     ],
 )
 def test_everything_else_is_evidence(text: str) -> None:
-    assert not unanswered(text)
+    assert patience(text) == 0
 
 
 def test_of_a_file_from_an_offset(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("task output\n" + AWAY)
-    assert not file_unanswered(path) and file_unanswered(path, len("task output\n"))
-    assert not file_unanswered(tmp_path / "none")
+    assert not patience_of_file(path) and patience_of_file(path, len("task output\n"))
+    assert not patience_of_file(tmp_path / "none")
     path.write_text(AWAY * 1000)
-    assert not file_unanswered(path)
+    assert not patience_of_file(path)

@@ -46,10 +46,10 @@ class Probe:
         """Tell whether the launch is over."""
         return self._process is None or self._process.poll() is not None
 
-    def unanswered(self) -> bool:
-        """Tell whether nothing was launched because Slurm did not answer: that says nothing about the nodes."""
+    def patience(self) -> float:
+        """Return for how long (s) to repeat a probe that was not launched because Slurm did not answer; else 0."""
         left = any(self.folder.glob("*.txt")) or any(self.folder.glob(".*.part"))
-        return bool(self.ended() and not left and launching.file_unanswered(self._log, self._log_start))
+        return launching.patience_of_file(self._log, self._log_start) if self.ended() and not left else 0.0
 
     def collect(self, wait: bool = True) -> dict[str, Any]:
         """Return node -> summary; a node without a whole file is unknown in everything."""

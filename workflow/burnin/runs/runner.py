@@ -149,7 +149,7 @@ class Runner:
         path = self.folder / output
         watched = _Watched(self, path, iteration)
         status, ended = watched.run(command)
-        if ended == "itself" and status and launching.file_unanswered(path) and self._wait_for_slurm():
+        if ended == "itself" and status and self._wait_for_slurm(launching.patience_of_file(path)):
             self._note("not_launched", seq=seq, exit=status)
             return ""  # no iteration: the next pass of the loop starts the same one again
         self._silent_since = None
@@ -169,7 +169,7 @@ class Runner:
         while True:
             probe = Probe(self.spec, self.folder, when, self.environment)
             nodes = probe.collect()
-            if not probe.unanswered() or not self._wait_for_slurm():
+            if not self._wait_for_slurm(probe.patience()):
                 break
         self._silent_since = None
         self._note("probe", when=when, nodes=nodes)
@@ -181,10 +181,10 @@ class Runner:
         ]
         return broken[0][:300] if broken else ""
 
-    def _wait_for_slurm(self) -> bool:
-        """Pause because nothing could be launched; return False when that has lasted too long."""
+    def _wait_for_slurm(self, patience: float) -> bool:
+        """Pause because nothing could be launched; return False when that has lasted too long, or is no such case."""
         self._silent_since = self._silent_since or time.monotonic()
-        if time.monotonic() - self._silent_since > launching.PATIENCE_SECONDS:
+        if time.monotonic() - self._silent_since >= patience:
             return False
         time.sleep(launching.PAUSE_SECONDS)
         return True
@@ -301,7 +301,7 @@ class _Watched:
         if self._probe is None or not (wait or self._probe.ended()):
             return
         nodes = self._probe.collect()
-        if self._probe.unanswered():
+        if self._probe.patience():
             self._probe = None  # nothing was read, because nothing could be launched; the next one will tell
             return
         self.runner._note("probe", when=self._probe.name, nodes=nodes)
