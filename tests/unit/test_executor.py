@@ -531,6 +531,15 @@ def head_id(head: Head, group: str) -> str:
     return next(i for i, j in head.slurm.jobs.items() if f"/{group} " in j.comment)
 
 
+def test_a_node_that_died_between_two_runs_is_lost_not_withdrawn(head: Head) -> None:
+    head.slurm.nodes["n2"] = "DOWN+NOT_RESPONDING Boot=1 Reason=Not responding [slurm@990]"
+    head.slurm.nodes["n4"] = "DOWN Boot=1 Reason=alice: PSU [alice@990]"
+    head.jobs.begin([head.result("four")])
+    head.job("four").reason = "ReqNodeNotAvail, UnavailableNodes:n[2,4]"
+    head.rounds(4)
+    assert head.casualty("four")["state"] == "NODE_FAIL" and head.casualty("four")["lost"] == ["n2"]
+
+
 def test_a_job_that_starts_at_that_very_moment_runs(head: Head) -> None:
     head.slurm.nodes["n5"] = "IDLE+DRAIN"
     head.jobs.begin([head.result("one")])

@@ -59,6 +59,25 @@ def drain(nodes: Mapping[str, str], environment: Mapping[str, str]) -> dict[str,
     return answers
 
 
+def plan_resumes(campaign: str, nodes: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the nodes to put back into service: drained, with nothing running on them, by this campaign. Pure."""
+    busy = {"ALLOCATED", "MIXED", "COMPLETING"}
+    return [
+        n
+        for n in nodes
+        if (state := states.get(n))
+        and "DRAIN" in state["flags"]
+        and is_ours(campaign, state["reason"] or "")
+        and not busy & {state.get("base", state["state"]), *state["flags"]}
+    ]
+
+
+def resume(node: str, environment: Mapping[str, str]) -> str:
+    """Put a node back into service; return what scontrol said against it (empty if it did it)."""
+    done = _scontrol(["update", f"nodename={node}", "state=resume"], environment)
+    return "" if done.returncode == 0 else (done.stderr or done.stdout).strip()[:300]
+
+
 def node_states(nodes: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return node -> {"flags", "reason", ...} for all nodes with one call. An unanswered call gives nothing."""
     from burnin import parsers

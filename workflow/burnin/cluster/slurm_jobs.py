@@ -420,7 +420,9 @@ class SlurmJobs:
                 text = (
                     "the job cannot start" if tracked.broken >= 2 else f"the job did not start within {waited:.0f} min"
                 )
-                tracked.verdict = Death("NOT_STARTED", why.nodes, f"{text}: {why.text}", job.job_id)
+                # a node that died between two runs is as dead as one that died in a run
+                state, lost = ("NODE_FAIL", why.crashed) if why.crashed else ("NOT_STARTED", why.nodes)
+                tracked.verdict = Death(state, lost, f"{text}: {why.text}", job.job_id)
                 give_up.append(job.job_id)
             elif tracked.submitted and now - tracked.submitted >= limit and not tracked.told_waiting:
                 tracked.told_waiting = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 #: separates the columns of squeue: a character that no job name or comment has
@@ -268,6 +268,15 @@ def unusable(node: Node) -> bool:
     return bool(node.states & _UNUSABLE)
 
 
+#: the reasons that slurmctld itself gives to a node that went away (node_mgr.c); others are somebody's decision
+_CRASH_REASONS = ("not responding", "node unexpectedly rebooted")
+
+
+def crashed(node: Node) -> bool:
+    """Whether Slurm itself has given the node up, rather than somebody who took it out of service."""
+    return "DOWN" in node.states and node.reason.lower().startswith(_CRASH_REASONS)
+
+
 def busy(node: Node) -> bool:
     """Whether the node works for some job now."""
     return bool(node.states & _BUSY)
@@ -284,6 +293,7 @@ class Pending:
     kind: str
     nodes: list[str]
     text: str
+    crashed: list[str] = field(default_factory=list)  # those of the nodes that Slurm itself has given up
 
 
 def why_pending(job: QueueJob, group: Sequence[str], nodes: Mapping[str, Node]) -> Pending:
@@ -300,7 +310,8 @@ def why_pending(job: QueueJob, group: Sequence[str], nodes: Mapping[str, Node]) 
         )
     broken = [nodes[name] for name in group if name in nodes and unusable(nodes[name])]
     if broken:
-        return Pending("nodes", [node.name for node in broken], "; ".join(node.told() for node in broken))
+        gone = [node.name for node in broken if crashed(node)]
+        return Pending("nodes", [node.name for node in broken], "; ".join(node.told() for node in broken), gone)
     if reason.startswith(("JobHeld", "job_requeued_in_held_state")):
         return Pending("stuck", [], f"somebody holds the job ({reason}): scontrol release {job.job_id}")
     if not _UNAVAILABLE.match(reason) or any(name in nodes and busy(nodes[name]) for name in group):
