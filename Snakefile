@@ -21,7 +21,7 @@ CAMPAIGN = flow.dir
 
 
 wildcard_constraints:
-    step="single|x[0-9]+|halves|full|resume",
+    step="retest|single|x[0-9]+|halves|full|resume",
     heat="[0-9]+",
     workload="[a-z][a-z0-9_]*",
     group="[A-Za-z0-9][A-Za-z0-9_.-]*",
@@ -43,6 +43,7 @@ rule all:
 
 
 include: "workflow/rules/plan.smk"
+include: "workflow/rules/retest.smk"
 include: "workflow/rules/burn_in.smk"
 include: "workflow/rules/resume.smk"
 include: "workflow/rules/gate.smk"

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from burnin.cluster.drain import REASON_LIMIT, drain, is_ours, node_states, plan_drains, reason
+from burnin.cluster.drain import REASON_LIMIT, drain, is_ours, node_states, plan_drains, plan_resumes, reason
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +71,19 @@ def test_no_slurm_is_no_state_and_no_exception(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path)}
     assert node_states(["n1"], environment) == {}
     assert "scontrol" in drain({"n1": "burnin demo: x"}, environment)["n1"]
+
+
+def test_only_our_own_idle_drains_are_resumed() -> None:
+    def state(base: str, flags: list[str], why: str) -> dict[str, Any]:
+        return {"state": base, "flags": flags, "reason": why}
+
+    states = {
+        "ours": state("IDLE", ["DRAIN"], "burnin demo: gpu_off_bus gpu5 (x4 nemo)"),
+        "busy": state("ALLOCATED", ["DRAIN"], "burnin demo: x"),
+        "completing": state("IDLE", ["DRAIN", "COMPLETING"], "burnin demo: x"),
+        "admin": state("IDLE", ["DRAIN"], "admin: waits for a cable"),
+        "other": state("IDLE", ["DRAIN"], "burnin other: x"),
+        "up": state("IDLE", [], "burnin demo: x"),
+        "none": state("IDLE", ["DRAIN"], ""),
+    }
+    assert plan_resumes("demo", [*states, "unknown"], states) == ["ours"]

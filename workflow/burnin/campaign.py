@@ -15,16 +15,35 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from burnin import storage
+from burnin import storage, validation
 from burnin.config import Config
 from burnin.errors import CampaignError, EvidenceError
 from burnin.judging.heat import judge_heat
 from burnin.judging.run import Context
 from burnin.judging.summary import summarise
-from burnin.ladder import Group, Heat, Isolation, assume_passed, heat_of_standing, next_heat, replay
+from burnin.ladder import (
+    Group,
+    Heat,
+    Isolation,
+    Standing,
+    assume_passed,
+    heat_of_standing,
+    next_heat,
+    replay,
+    replay_repair,
+)
 from burnin.paths import heat_dir
+
+
+class Stage(NamedTuple):
+    """A heat as the walk meets it: its gate (None: not decided), what happened before, and the repairs known to it."""
+
+    heat: Heat
+    gate: dict[str, Any] | None
+    events: list[Mapping[str, Any]]
+    repairs: int
 
 
 class Campaign:
@@ -64,26 +83,89 @@ class Campaign:
 
     # ------------------------------------------------------------------------------------------------------- walk
 
-    def walk(self, usable: Any = None) -> Iterator[tuple[Heat, dict[str, Any] | None]]:
-        """Yield the heats in ladder order with their gates; the first one without a gate comes last, with None.
+    def walk(self, usable: Any = None) -> Iterator[Stage]:
+        """Yield the heats in the order in which they happened, with their gates; the first without a gate comes last.
 
+        A repair counts from the first plan that knew of it: a heat that was planned before is finished as planned.
         `usable(path)` may refuse a gate that is there but must be decided anew.
         """
-        standing = replay(self.config.ladder, [])
-        gates: list[dict[str, Any]] = []
-        while (heat := heat_of_standing(self.config.ladder, standing)) is not None:
+        repairs = self.repairs()
+        events: list[Mapping[str, Any]] = []
+        known = 0
+        while True:
+            standing = replay(self.config.ladder, events)
+            heat, added = self._heat_after(standing, repairs, known)
+            events += [{"repair": r} for r in repairs[known : known + added]]
+            known += added
+            if heat is None:
+                return
             path = self.gate_path(heat.step, heat.heat)
             if not path.exists() or (usable is not None and not usable(path)):
-                yield heat, None
+                yield Stage(heat, None, events, known)
                 return
             gate = self.load(path, "gate")
-            gates.append(gate)
-            yield self.planned(heat), gate
-            standing = replay(self.config.ladder, gates)
+            yield Stage(self.planned(heat), gate, list(events), known)
+            events.append(gate)
+
+    def _heat_after(
+        self, standing: Standing, repairs: Sequence[Mapping[str, Any]], known: int
+    ) -> tuple[Heat | None, int]:
+        """Return the next heat and how many further repairs it takes into account.
+
+        Where a plan is on disk, it tells how many repairs it knew; a heat without a plan knows all.
+        """
+        heat = heat_of_standing(self.config.ladder, standing)
+        for added in range(len(repairs) - known + 1):
+            if added:
+                replay_repair(standing, repairs[known + added - 1])
+                heat = heat_of_standing(self.config.ladder, standing)
+            if heat is not None and added < len(repairs) - known:
+                path = self.plan_path(heat.step, heat.heat)
+                if path.exists() and self.load(path, "plan")["repairs"] == known + added:
+                    return heat, added
+        return heat, len(repairs) - known
+
+    def repairs(self) -> list[dict[str, Any]]:
+        """Return the operator's repairs in the order of their recording (a torn last line was never recorded)."""
+        path = self.dir / "repairs.jsonl"
+        found = []
+        for line in path.read_bytes().split(b"\n") if path.exists() else []:
+            try:
+                record = json.loads(line)
+                storage.check(record, "repair", path)
+            except (ValueError, EvidenceError):
+                continue
+            found.append(record)
+        return found
+
+    def record_repair(self, record: Mapping[str, Any]) -> None:
+        """Append a repair. Raises CampaignError if the node is not out, or if the record says nothing."""
+        node = record["node"]
+        entry = self.write_summary()["nodes"].get(node)
+        if entry is None:
+            raise CampaignError(
+                f"{node} is no node of campaign {self.config.campaign}", "see burnin show for the nodes"
+            )
+        if entry["status"] not in ("failed", "suspect", "withdrawn"):
+            raise CampaignError(
+                f"{node} is {entry['status']}, not failed: there is nothing to repair", "see burnin show"
+            )
+        if len(record["fix"].strip()) < 3:
+            raise CampaignError("a repair without a fix proves nothing", "say with --fix what was done")
+        storage.check(record, "repair", "the repair")
+        storage.append_line(self.dir / "repairs.jsonl", json.dumps(record))
 
     def gates(self) -> list[dict[str, Any]]:
-        """Return the gates decided so far, in ladder order."""
-        return [gate for _, gate in self.walk() if gate is not None]
+        """Return the gates decided so far, in the order in which they were decided."""
+        return [stage.gate for stage in self.walk() if stage.gate is not None]
+
+    def events(self) -> list[Mapping[str, Any]]:
+        """Return all that happened so far, in order: gates, and the repairs that a plan or the next plan knows of."""
+        events: list[Mapping[str, Any]] = []
+        known = 0
+        for stage in self.walk():
+            events, known = [*stage.events, *([stage.gate] if stage.gate else [])], stage.repairs
+        return [*events, *({"repair": r} for r in self.repairs()[known:])]
 
     def planned(self, heat: Heat) -> Heat:
         """Return the heat as its plan on disk has it, if there is one."""
@@ -96,37 +178,37 @@ class Campaign:
     def projection(self) -> list[tuple[Heat, bool]]:
         """Return all heats of the ladder, as they were and as they will be if all pass, each with `has a gate`."""
         heats: list[tuple[Heat, bool]] = []
-        gates: list[Mapping[str, Any]] = []
-        for heat, gate in self.walk():
-            if gate is not None:
-                heats.append((heat, True))
-                gates.append(gate)
-        standing = replay(self.config.ladder, gates)
-        while (heat_now := heat_of_standing(self.config.ladder, standing)) is not None:
-            heat_now = self.planned(heat_now)
-            heats.append((heat_now, False))
-            _assume(standing, heat_now)
-        return heats
+        events: list[Mapping[str, Any]] = []
+        known = 0
+        for stage in self.walk():
+            events, known = list(stage.events), stage.repairs
+            if stage.gate is not None:
+                heats.append((stage.heat, True))
+                events.append(stage.gate)
+        repairs = self.repairs()
+        standing = replay(self.config.ladder, events)
+        while True:
+            heat, added = self._heat_after(standing, repairs, known)
+            known += added
+            if heat is None:
+                return heats
+            heat = self.planned(heat)
+            heats.append((heat, False))
+            _assume(standing, heat)
 
     # -------------------------------------------------------------------------------------------------- decisions
 
-    def make_plan(self, step: str, heat: int, invocation: str) -> None:
-        """Decide who runs with whom in a heat and write plan.json.
+    def make_plan(self, step: str, heat: int, invocation: str) -> list[str]:
+        """Decide who runs with whom in a heat and write plan.json; return its nodes that were ever repaired.
 
         Raises CampaignError if the gate before stopped the campaign in this very invocation, or if the ladder does
         not want this heat next.
         """
-        gates: list[dict[str, Any]] = []
-        wanted: Heat | None = None
-        for found, gate in self.walk():
-            if (found.step, found.heat) == (step, heat):
-                wanted = next_heat(self.config.ladder, gates)
-                break
-            if gate is not None:
-                gates.append(gate)
-        if wanted is None:
+        stage = next((s for s in self.walk() if (s.heat.step, s.heat.heat) == (step, heat)), None)
+        wanted = next_heat(self.config.ladder, stage.events) if stage else None
+        if stage is None or wanted is None:
             raise CampaignError(f"the ladder does not want {step}/heat{heat} now", "start snakemake again")
-        before = gates[-1] if gates else None
+        before = next((e for e in reversed(stage.events) if "repair" not in e), None)
         if before and before["stopped"] and before["invocation"] == invocation:
             stop = before["stopped"]
             raise CampaignError(
@@ -137,16 +219,19 @@ class Campaign:
             "campaign": self.config.campaign,
             "step": step,
             "heat": heat,
-            "roster": replay(self.config.ladder, gates).roster(self.config.nodes),
+            "roster": replay(self.config.ladder, stage.events).roster(self.config.nodes),
             "groups": {g.name: _group_document(g) for g in wanted.groups},
             "windows": {
                 w: self.config.window(w, step) for w in dict.fromkeys(w for g in wanted.groups for w in g.workloads)
             },
             "why": "everybody" if heat == 0 else "those who still owe this step",
             "config": self.config.runs_digest,
+            "repairs": stage.repairs,
             "invocation": invocation,
         }
         self._write(self.plan_path(step, heat), plan, "plan")
+        repaired = replay(self.config.ladder, stage.events).repairs
+        return [n for g in wanted.groups for n in g.nodes if n in repaired]
 
     def make_gate(self, step: str, heat: int, invocation: str) -> dict[str, Any]:
         """Judge a heat and write gate.json. Returns the gate. Draining is the caller's."""
@@ -207,13 +292,14 @@ class Campaign:
 
     def write_summary(self, pending_gate: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Write summary.json from the gates on disk, plus one that is decided but not yet written."""
-        gates: list[Mapping[str, Any]] = list(self.gates())
+        events = self.events()
         if pending_gate is not None:
             key = (pending_gate["step"], pending_gate["heat"])
-            gates = [g for g in gates if (g["step"], g["heat"]) != key] + [pending_gate]
-        standing = replay(self.config.ladder, gates)
+            events = [e for e in events if "repair" in e or (e["step"], e["heat"]) != key] + [pending_gate]
+        standing = replay(self.config.ladder, events)
         over = heat_of_standing(self.config.ladder, standing) is None
-        summary = summarise(self.config, gates, standing, over)
+        summary = summarise(self.config, events, standing, over)
+        summary["validation"] = validation.state(self.config)
         storage.write_json(self.dir / "summary.json", summary, "summary")
         return summary
 

@@ -14,12 +14,16 @@ from typing import Any, NoReturn
 
 import click
 
+from burnin.commands.baseline import baseline
 from burnin.errors import CampaignError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Burn in a cluster: see README.md. Start a campaign with `snakemake --profile slurm`."""
+
+
+cli.add_command(baseline)
 
 
 def main() -> NoReturn:
@@ -68,12 +72,31 @@ def run(result: Path) -> None:
     runner.run(result)
 
 
+@cli.command("retest-node", hidden=True)
+@click.argument("result", type=click.Path(path_type=Path))
+def retest_node(result: Path) -> None:
+    """Run the diagnostic of the repaired node that RESULT names."""
+    from burnin.runs import retest
+
+    retest.run(result)
+
+
 @cli.command("plan-heat", hidden=True)
 @click.argument("plan", type=click.Path(path_type=Path))
 def plan_heat(plan: Path) -> None:
-    """Write PLAN: who runs with whom in a heat."""
+    """Write PLAN: who runs with whom in a heat; put repaired nodes of ours back into service first."""
+    from burnin.cluster.drain import node_states, plan_resumes, resume
+
     folder, step, heat = _heat(plan)
-    _campaign(folder).make_plan(step, heat, os.environ.get("BURNIN_INVOCATION", ""))
+    campaign = _campaign(folder)
+    back = campaign.make_plan(step, heat, os.environ.get("BURNIN_INVOCATION", ""))
+    if back and step != "retest" and campaign.config.document["drain"] == "drain":
+        environment = campaign.config.environment(os.environ)
+        for node in plan_resumes(campaign.config.campaign, back, node_states(back, environment)):
+            answer = resume(node, environment)
+            click.echo(
+                f"burnin: {node} {'could not be resumed: ' + answer if answer else 'is resumed: repaired'}", err=True
+            )
 
 
 @cli.command("judge-heat", hidden=True)
@@ -148,6 +171,39 @@ def _verdict_text(document: dict[str, Any]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ called by operators
+
+
+@cli.command()
+@click.argument("node")
+@click.option("--part", required=True, help="What was repaired: gpu5, mlx5_3, FAN6, PSU2, node ...")
+@click.option("--fix", required=True, help="What was done, e.g. 'reseated GPU5'.")
+@click.option("--serial", help="Serial number of the new part.")
+@click.option(
+    "--campaign", "folder", type=click.Path(path_type=Path), help="Folder of the campaign; default: the newest."
+)
+def repair(node: str, part: str, fix: str, serial: str | None, folder: Path | None) -> None:
+    """Record that NODE was repaired. The next snakemake retests it and lets it catch up."""
+    import getpass
+    import socket
+    import time
+
+    campaign = _campaign(folder or _newest())
+    entry = campaign.write_summary()["nodes"].get(node, {})
+    record = {
+        "node": node, "part": part, "fix": fix, "serial": serial, "by": getpass.getuser(), "host": socket.gethostname(),
+        "time": time.time(), "fault": entry.get("fault"),
+    }  # fmt: skip
+    campaign.record_repair(record)
+    campaign.write_summary()
+    click.echo(f"burnin: recorded the repair of {node} ({part}: {fix}); the same snakemake command goes on with it")
+
+
+def _newest() -> Path:
+    """Return the campaign that was last at work. Raises CampaignError if there is none."""
+    found = sorted(Path("results").glob("*/config.json"), key=lambda p: p.stat().st_mtime)
+    if not found:
+        raise CampaignError("no campaign was found below results/", "name its folder with --campaign")
+    return found[-1].parent
 
 
 @cli.command()

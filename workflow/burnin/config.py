@@ -24,7 +24,19 @@ from burnin.nodes import expand
 from burnin.topology import Topology, from_document
 
 PLACEHOLDERS = frozenset(
-    ["nodes", "nodelist", "gpus_per_node", "ntasks", "mpi", "hpl_dat", "checkpoint_dir", "run_dir", "iteration", "max_steps", "checkpoint_every"]
+    [
+        "nodes",
+        "nodelist",
+        "gpus_per_node",
+        "ntasks",
+        "mpi",
+        "hpl_dat",
+        "checkpoint_dir",
+        "run_dir",
+        "iteration",
+        "max_steps",
+        "checkpoint_every",
+    ]
 )
 PROBE_PLACEHOLDERS = frozenset(["nodes", "nodelist", "gpus_per_node", "mpi"])
 
@@ -63,12 +75,21 @@ class Config:
 
     def definition(self, workload: str) -> Mapping[str, Any]:
         """Return the entry of `workload_definitions`."""
+        if workload == "diag":  # the retest of a repaired node: one command of its own, no launch line
+            retest = self.document["retest"]
+            return {
+                "parser": "dcgmi-diag",
+                "metric": "diag",
+                "launch": "",
+                "commands": {"diag": retest["command"]},
+                "environment": {},
+            }
         entry: Mapping[str, Any] = self.document["workload_definitions"][workload]
         return entry
 
     def window(self, workload: str, step: str) -> dict[str, float]:
         """Return {'hours': h} or {'iterations': n} of a workload in a step. The resume test is one training job."""
-        if step == "resume":
+        if step in ("resume", "retest"):
             return {"iterations": 1}
         entry = self.document["windows"][workload]
         return dict(entry.get(step, entry["default"]))
@@ -88,6 +109,8 @@ class Config:
                 if self.definition(w)["steps"] in ("all",) or step.name in self.definition(w)["steps"]
             ]
             per_step[step.name] = tuple(names)
+        if self.document["retest"]:
+            per_step["retest"] = ("diag",)
         return LadderConfig(tuple(self.nodes), per_step, self.topology)
 
     @cached_property
@@ -147,7 +170,10 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
         document[key] = _read_section(key, document.get(key), root)
     criteria = document.get("criteria")
     if isinstance(criteria, Mapping) and isinstance(criteria.get("baselines"), str):
-        document["criteria"] = {**criteria, "baselines": _read_section("criteria.baselines", criteria["baselines"], root)}
+        document["criteria"] = {
+            **criteria,
+            "baselines": _read_section("criteria.baselines", criteria["baselines"], root),
+        }
     probes = document.get("probes")
     if isinstance(probes, Mapping) and isinstance(probes.get("commands"), Mapping):
         # files are merged key by key: null is how a second file takes a probe of the first one out
@@ -276,6 +302,8 @@ def _check_sense(config: Config) -> None:
         _check_definition(config, workload)
     for tool, line in document["probes"]["commands"].items():
         check_template(f"probes.commands.{tool}", line, frozenset(["hca"]))
+    if document["retest"]:
+        check_template("retest.command", document["retest"]["command"], frozenset(["node"]))
     check_template("probes.launch", document["probes"]["launch"], PROBE_PLACEHOLDERS)
     if document["scenario"] and not scenario_path(config.root, document["scenario"]).is_file():
         known = ", ".join(sorted(p.stem for p in (config.root / "lab" / "scenarios").glob("*.yaml")))

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ladder: which steps there are, who owes what, and which heat is next. Pure: gates in, plan out.
+"""The ladder: which steps there are, who owes what, and which heat is next. Pure: what happened in, plan out.
 
-One mechanism carries drop-outs, left-overs, isolation and (later) repairs: a node *owes* every (step, workload) of the
-ladder that it has not passed. The next heat is the first step that somebody in the roster owes.
+One mechanism carries drop-outs, left-overs, isolation and repairs: a node *owes* every (step, workload) of the ladder
+that it has not passed. The next heat is the first step that somebody in the roster owes. A repair brings a node back
+with nothing passed: it owes its retest and then the whole ladder, the clock starts anew for it.
+
+What happened is a list of events in order: gates (the content of gate.json) and repairs (`{"repair": record}`).
 """
 
 from __future__ import annotations
@@ -112,6 +115,7 @@ class Standing:
     suspects: list[SuspectSet] = field(default_factory=list)
     heats: dict[str, int] = field(default_factory=dict)  # step -> heats so far
     impossible: list[str] = field(default_factory=list)  # steps that the roster has become too small for
+    repairs: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # node -> its repairs so far
     borrowed: dict[str, int] = field(default_factory=dict)  # node -> groups it has filled without owing anything
 
     def borrow(self, members: Iterable[str], step: str, workloads: Sequence[str]) -> None:
@@ -126,9 +130,12 @@ class Standing:
 
 
 def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing:
-    """Return the standing after `gates` (contents of gate.json, in the order in which they were decided)."""
+    """Return the standing after `gates` (events: gates and repairs, in the order in which they happened)."""
     standing = Standing(passed={n: set() for n in config.nodes})
     for gate in gates:
+        if "repair" in gate:
+            replay_repair(standing, gate["repair"])
+            continue
         step, heat = gate["step"], gate["heat"]
         standing.heats[step] = standing.heats.get(step, 0) + 1
         for members in gate.get("groups", {}).values():
@@ -153,6 +160,17 @@ def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing
     return standing
 
 
+def replay_repair(standing: Standing, record: Mapping[str, Any]) -> None:
+    """Bring a repaired node back: it has passed nothing since its repair."""
+    node = record["node"]
+    if node not in standing.passed:
+        return  # the config no longer has this node
+    standing.repairs.setdefault(node, []).append(record)
+    standing.passed[node] = set()
+    for out in (standing.failed, standing.unresolved, standing.withdrawn):
+        out.pop(node, None)
+
+
 def next_heat(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Heat | None:
     """Return the next heat to run, or None when nobody in the roster owes anything.
 
@@ -166,6 +184,13 @@ def next_heat(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Heat 
 def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
     """Return the next heat for a standing (see `next_heat`); notes steps that became impossible in the standing."""
     roster = standing.roster(config.nodes)
+    retest = config.workloads.get("retest", ())
+    proven = [
+        n for n in roster if standing.repairs.get(n) and not {("retest", w) for w in retest} <= standing.passed[n]
+    ]
+    if proven:
+        # a repaired node is proven alone, while it is still drained, before it meets anybody
+        return Heat("retest", standing.heats.get("retest", 0), tuple(Group((n,), (n,), retest) for n in proven))
     for step in config.steps():
         workloads = config.workloads[step.name]
         needed = max(step.size, 2 if step.name in ("halves",) else 1)
@@ -266,5 +291,5 @@ def project(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> list[He
 def step_number(name: str) -> tuple[int, int]:
     """Return a sort key that puts steps into ladder order."""
     match = re.fullmatch(r"x([0-9]+)", name)
-    order = {"single": 0, "halves": 2, "full": 3, "resume": 4}
+    order = {"retest": -1, "single": 0, "halves": 2, "full": 3, "resume": 4}
     return (1, int(match[1])) if match else (order[name], 0)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-STEP = r"single|x[0-9]+|halves|full|resume"
+STEP = r"retest|single|x[0-9]+|halves|full|resume"
 WORKLOAD = r"[a-z][a-z0-9_]*"
 GROUP = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from burnin import config as configuration
-from burnin import lock
+from burnin import lock, validation
 from burnin.campaign import Campaign
 from burnin.ladder import Heat
 
@@ -51,6 +51,8 @@ class Workflow:
         """Before anything is executed: one living head at a time, the campaign's files, forced reruns on record."""
         self.campaign.begin()
         self.campaign.note_reruns(self._forced_runs())
+        if doubt := validation.warning(validation.state(self.config)):
+            print(f"burnin: {doubt}", file=sys.stderr, flush=True)
 
     def become_head(self) -> None:
         """Refuse to start beside a living head; remove the lock of a dead one.
@@ -106,12 +108,13 @@ class Workflow:
         """
         self.become_head()
         last = self.steps.index(until) if until else len(self.steps) - 1
-        wanted = set(self.steps[: last + 1])
+        wanted = {"retest", *self.steps[: last + 1]}
         if self.projecting():
-            return [str(self.campaign.gate_path(h.step, h.heat)) for h, _ in self._table()[0] if h.step in wanted]
+            heats = [h for h, _ in self._table()[0] if until is None or h.step in wanted]
+            return [str(self.campaign.gate_path(h.step, h.heat)) for h in heats]
         paths = []
-        for heat, gate in self.campaign.walk(usable=self._usable):
-            if heat.step not in wanted:
+        for heat, gate, *_ in self.campaign.walk(usable=self._usable):
+            if until and heat.step not in wanted:
                 break
             if gate is None:
                 self.checkpoints.gate.get(step=heat.step, heat=str(heat.heat))
@@ -137,7 +140,7 @@ class Workflow:
             at = index.get(key)
             return [str(self.campaign.gate_path(heats[at - 1][0].step, heats[at - 1][0].heat))] if at else []
         before: list[str] = []
-        for heat, gate in self.campaign.walk():
+        for heat, gate, *_ in self.campaign.walk():
             if (heat.step, heat.heat) == key:
                 return before
             if gate is not None:

@@ -88,6 +88,18 @@ def write_text(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line to an append-only record; it is durable when this returns. A torn line before it is closed first."""
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        size = os.fstat(handle).st_size
+        start = b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
+        os.write(handle, start + line.encode() + b"\n")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename or a new file in `folder` durable."""
     handle = os.open(folder, os.O_RDONLY)

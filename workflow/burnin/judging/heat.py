@@ -49,7 +49,7 @@ def judge_heat(plan: Mapping[str, Any], results: Mapping[tuple[str, str], Result
     diagnosis.configuration(runs, plan, context)
     notes += diagnosis.compare(runs, context)
     if plan["step"] == "halves":
-        _overlap(runs, context)
+        _overlap([r for r in runs if not plan["groups"][r.group]["isolation"]], context)
     return _decide(plan, runs, context, notes)
 
 
@@ -142,6 +142,9 @@ def _iterations(run: Run) -> None:
             continue
         problem = item["problems"][0] if item["problems"] else f"exit status {item['exit']}"
         text = f"iteration {item['iteration']} ({item['command']}) is {item['verdict']}: {problem}"
+        if result["step"] == "retest" and item["verdict"] == "unknown":
+            run.unread.update(dict.fromkeys(run.nodes, text))  # a diagnostic that did not speak convicts nobody
+            return
         run.note_trouble("", text[:400], "read the output of the iteration", [f"{run.where}/{item['output']}:1"])
         return
     wanted = result["window"].get("iterations")
@@ -153,7 +156,9 @@ def _iterations(run: Run) -> None:
 
 
 def _probes(run: Run) -> None:
-    """Every node must have been read, before and after, by every tool."""
+    """Every node must have been read, before and after, by every tool (a retest is itself the reading)."""
+    if run.result["step"] == "retest":
+        return
     for node in run.nodes:
         for when in ("before", "after"):
             seen = run.result["probes"].get(when, {}).get(node)
@@ -175,7 +180,8 @@ def _overlap(runs: Sequence[Run], context: Context) -> None:
         pair = [r for r in runs if r.workload == workload and r.result["state"] == "complete"]
         if len(pair) != 2:
             for run in pair:
-                run.cause, run.cause_text = run.cause or "overlap", run.cause_text or "the other half did not finish"
+                # what kept the other half from finishing is counted there
+                run.cause, run.cause_text = run.cause or "partner", run.cause_text or "the other half did not finish"
             continue
         spans = [
             (r.result["iterations"][0]["start"], r.result["iterations"][-1]["end"])

@@ -20,13 +20,14 @@ EMPTY: dict[str, Any] = {
 }
 
 
-def summarise(config: Config, gates: Sequence[Mapping[str, Any]], standing: Standing, over: bool) -> dict[str, Any]:
-    """Return the summary. `over`: the ladder wants no further heat.
+def summarise(config: Config, events: Sequence[Mapping[str, Any]], standing: Standing, over: bool) -> dict[str, Any]:
+    """Return the summary of what happened (`events`: gates and repairs). `over`: the ladder wants no further heat.
 
     The campaign is `accepted` when it is over, no more nodes failed than the config allows, and nothing is left open
     (suspects, links): what nobody could clear is not accepted.
     """
-    nodes = {n: _node(n, config, gates, standing, over) for n in config.nodes}
+    nodes = {n: _node(n, events, standing, over) for n in config.nodes}
+    gates = [e for e in events if "repair" not in e]
     links = [link for gate in gates for link in gate["links"]]
     bad = sum(entry["status"] != "accepted" for entry in nodes.values())
     if not over:
@@ -51,22 +52,24 @@ def summarise(config: Config, gates: Sequence[Mapping[str, Any]], standing: Stan
     }
 
 
-def _node(
-    name: str, config: Config, gates: Sequence[Mapping[str, Any]], standing: Standing, over: bool
-) -> dict[str, Any]:
-    """Return the entry of one node."""
+def _node(name: str, events: Sequence[Mapping[str, Any]], standing: Standing, over: bool) -> dict[str, Any]:
+    """Return the entry of one node. Its hours are those since its last repair: the clock started anew."""
     hours: dict[str, dict[str, float]] = {}
-    for gate in gates:
+    gates = [e for e in events if "repair" not in e]
+    for gate in events:
+        if "repair" in gate:
+            if gate["repair"]["node"] == name:
+                hours = {}
+            continue
         for workload, spent in gate["hours"].get(name, {}).items():
             of_step = hours.setdefault(gate["step"], {})
             of_step[workload] = round(of_step.get(workload, 0.0) + spent, 6)
-    entry: dict[str, Any] = {"status": "running", **EMPTY, "repairs": [], "hours": hours}
+    entry: dict[str, Any] = {"status": "running", **EMPTY, "repairs": standing.repairs.get(name, []), "hours": hours}
     if name in standing.failed:
-        found = [
-            f
+        *before, found = [
+            [f for f in g["findings"] if f["node"] == name and f["scope"] == "node"]
             for g in gates
-            for f in g["findings"]
-            if f["node"] == name and f["scope"] == "node" and g["outcome"].get(name) == "failed"
+            if g["outcome"].get(name) == "failed"
         ]
         best = found[0] if found else None
         entry["status"] = "failed"
@@ -77,7 +80,7 @@ def _node(
                 "part": best["part"],
                 "fault": best["fault"],
                 "reason": best["reason"],
-                "next_action": best["next_action"],
+                "next_action": _escalated(best, before, entry["repairs"]),
                 "evidence": list(dict.fromkeys(e for f in found for e in f["evidence"]))[:20],
             }
     elif name in standing.unresolved:
@@ -95,4 +98,17 @@ def _node(
         }
     elif over:
         entry["status"] = "accepted"
+    elif entry["repairs"]:
+        entry["status"] = "repaired"
     return entry
+
+
+def _escalated(
+    best: Mapping[str, Any], before: Sequence[Sequence[Mapping[str, Any]]], repairs: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the next action; a fault that returned after a repair wants a new part, with its history shown."""
+    again = any(f["fault"] == best["fault"] and f["part"] == best["part"] for found in before for f in found)
+    if not again or not repairs:
+        return str(best["next_action"])
+    done = "; ".join(f"{r['fix']} (by {r['by']})" for r in repairs)
+    return f"replace {best['part']}, do not reseat it: {best['fault']} returned after: {done}"

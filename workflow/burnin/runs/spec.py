@@ -201,7 +201,7 @@ def load_spec(result: Path) -> RunSpec:
         raise CampaignError(
             f"{ref.heat_dir / 'plan.json'} has no run {ref.workload}/{ref.group}", "run snakemake again"
         )
-    if ref.workload not in config.document["workload_definitions"]:
+    if ref.step != "retest" and ref.workload not in config.document["workload_definitions"]:
         raise ConfigError("workload_definitions", ref.workload, "the workload of a planned run", "put it back")
     return RunSpec(
         ref, identity["uid"], config, list(group["nodes"]), dict(plan["windows"][ref.workload]), count_reruns(ref)
