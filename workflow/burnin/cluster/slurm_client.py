@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +84,7 @@ class Slurm:
 
     def squeue(self) -> dict[str, QueueJob] | None:
         """Return all jobs of this user that slurmctld knows, ended ones included; None if it did not answer."""
-        user = pwd.getpwuid(os.getuid()).pw_name
+        user = str(os.getuid())
         reply = self._ask(["squeue", "-h", "-t", "all", "-u", user, "-o", slurm_queue.SQUEUE_FORMAT])
         if reply.status != 0:
             self.trouble = reply.trouble
