@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from burnin.commands.baseline import baseline
+from burnin.commands.explain import explain
 from burnin.errors import CampaignError
 
 
@@ -24,6 +25,7 @@ def cli() -> None:
 
 
 cli.add_command(baseline)
+cli.add_command(explain)
 
 
 def main() -> NoReturn:

@@ -50,9 +50,7 @@ def baseline(folder: Path, out: Path, band: float | None) -> None:
             f"no run of {folder} passed: there is nothing to pin", "find out why first; see burnin show"
         )
     date = time.strftime("%Y-%m-%d", time.localtime(max(r["ended"] or 0.0 for r in results)))
-    rows, notes = pin(
-        results, stored["workload_definitions"], stored["criteria"], summary["campaign"], date, band
-    )
+    rows, notes = pin(results, stored["workload_definitions"], stored["criteria"], summary["campaign"], date, band)
     text = HEAD.format(campaign=summary["campaign"], verdict=summary["verdict"])
     text += "".join(f"- {json.dumps(row)}\n" for row in rows)  # JSON is YAML
     storage.write_text(out, text)

@@ -13,11 +13,12 @@ from typing import Any
 
 from burnin import xid
 from burnin.judging import performance
-from burnin.judging.attribution import FIRST_ONLY
+from burnin.judging.attribution import FIRST_ONLY, Places, counting
 from burnin.judging.run import Context, Run
-from burnin.judging.signatures import config_row
+from burnin.judging.signatures import TABLE, config_row, signature_of
 from burnin.judging.xids import applications
 
+STATE_KINDS = frozenset(row.kind for row in TABLE if row.state)
 #: Checks that may mean the stack: they hold a run against numbers from outside this campaign. What falls behind the step
 #: before it alone points at the fabric between the groups instead, and is isolated.
 WIDE = frozenset({"baseline", "plausible"})
@@ -36,6 +37,28 @@ EVERYWHERE_ACTION = {
 
 
 # ---------------------------------------------------------------------------------------------------------- one run
+
+
+def signals(run: Run, context: Context, places: Places) -> None:
+    """Turn the signals that count into findings and group-level trouble."""
+    limit = context.criteria["fabric_ber"]
+    for seen in counting(run.result, context.gpus_per_node, STATE_KINDS, places):
+        row = signature_of(seen)
+        if row is None or row.scope == "note":
+            continue
+        if seen["kind"] == "link_effective_ber" and (seen.get("value") or 0.0) <= limit:
+            continue
+        if row.scope == "node" and seen["node"]:
+            run.findings.append(run.of_signature(seen["node"], seen, row, "node", limit))
+        elif row.scope == "config":
+            run.findings.append(run.of_signature(seen["node"], seen, row, "config", limit))
+        elif len(run.nodes) == 1:
+            found = run.of_signature(run.nodes[0], seen, row, "node", limit)
+            run.findings.append({**found, "everywhere": row.everywhere})
+        else:
+            action = row.action.format(part="the part")
+            text = f"{seen['kind']}: {seen['text']}"[:300]
+            run.note_trouble(row.fault, text, action, run.place(seen), seen["text"], row)
 
 
 def contradictions(run: Run, verdicts: Sequence[xid.XidVerdict]) -> None:

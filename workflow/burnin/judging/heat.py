@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnin.judging import diagnosis, resume, xids
-from burnin.judging.attribution import Places, counting, gpu_places
+from burnin.judging.attribution import Places, gpu_places
 from burnin.judging.run import Context, Result, Run
-from burnin.judging.signatures import CONSOLE, TABLE, signature_of
+from burnin.judging.signatures import CONSOLE
 
-STATE_KINDS = frozenset(row.kind for row in TABLE if row.state)
 #: Causes of owing that repeat without anybody learning anything; they are counted against `rerun_limit`.
 COUNTED = frozenset({"cancelled", "time_limit", "died", "not_started", "inconclusive", "overlap"})
 DEATHS = {
@@ -59,7 +58,7 @@ def judge_heat(plan: Mapping[str, Any], results: Mapping[tuple[str, str], Result
 def _look(run: Run, context: Context, places: Places) -> None:
     """Collect what the run's own evidence says."""
     result = run.result
-    _signals(run, context, places)
+    diagnosis.signals(run, context, places)
     verdicts = xids.judge(run, context, places)
     diagnosis.contradictions(run, verdicts)
     casualty = result["casualty"]
@@ -79,28 +78,6 @@ def _look(run: Run, context: Context, places: Places) -> None:
     if result["step"] == "resume" and result["state"] == "complete":
         for item in resume.judge(result, context.criteria["loss_band"]):
             run.findings.append(run.finding(None, **{**item, "scope": "config"}))
-
-
-def _signals(run: Run, context: Context, places: Places) -> None:
-    """Turn the signals that count into findings and group-level trouble."""
-    limit = context.criteria["fabric_ber"]
-    for seen in counting(run.result, context.gpus_per_node, STATE_KINDS, places):
-        row = signature_of(seen)
-        if row is None or row.scope == "note":
-            continue
-        if seen["kind"] == "link_effective_ber" and (seen.get("value") or 0.0) <= limit:
-            continue
-        if row.scope == "node" and seen["node"]:
-            run.findings.append(run.of_signature(seen["node"], seen, row, "node", limit))
-        elif row.scope == "config":
-            run.findings.append(run.of_signature(seen["node"], seen, row, "config", limit))
-        elif len(run.nodes) == 1:
-            found = run.of_signature(run.nodes[0], seen, row, "node", limit)
-            run.findings.append({**found, "everywhere": row.everywhere})
-        else:
-            action = row.action.format(part="the part")
-            text = f"{seen['kind']}: {seen['text']}"[:300]
-            run.note_trouble(row.fault, text, action, run.place(seen), seen["text"], row)
 
 
 def _casualty(run: Run, casualty: Mapping[str, Any]) -> None:

@@ -96,14 +96,18 @@ class Run:
             **fields,
         }
 
+    def at(self, name: str) -> str:
+        """Return a name in the run's folder, relative to the campaign."""
+        return f"{self.where}/{name}"
+
     def place(self, seen: Mapping[str, Any]) -> list[str]:
         """Return file:line of a signal, relative to the campaign."""
-        return [f"{self.where}/{seen['file']}:{seen['line']}"]
+        return [self.at(f"{seen['file']}:{seen['line']}")]
 
     def last_output(self) -> list[str]:
         """Return the output of the last iteration."""
         items = [*self.result["iterations"], *self.result["interrupted"]]
-        return [f"{self.where}/{items[-1]['output']}:1"] if items else [f"{self.where}/result.json:1"]
+        return [self.at(f"{items[-1]['output'] if items else 'result.json'}:1")]
 
     def note_trouble(
         self,

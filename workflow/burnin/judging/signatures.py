@@ -444,7 +444,8 @@ TABLE: tuple[Signature, ...] = (
         "group",
         44,
         _node,
-        "check data files, precision settings and the log; then dcgmi diag -r 4: fast with wrong answers is a broken stack or silent errors",
+        "check data files, precision settings and the log, then dcgmi diag -r 4: a fast run with wrong answers is a broken "
+        "stack or silent errors",
         everywhere="every node scores low: check data files, SQuAD version and precision settings",
         confidence="possible",
     ),
