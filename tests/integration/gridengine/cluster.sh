@@ -182,7 +182,8 @@ case ${1:-} in
   up) packages; start || die "the cluster did not come up; logs are in $GELAB/log and $GELAB/spool"; qhost; echo "# type: eval \"\$($0 env)\"";;
   down|stop) stop;;
   start) start || die "the cluster did not come up; logs are in $GELAB/log and $GELAB/spool";;
-  purge) stop; case $GELAB in /tmp/?*|/var/tmp/?*) rm -rf -- "$GELAB";; *) die "remove $GELAB yourself";; esac;;
+  purge) p=$(pid_in "$QMASTER") && kill -9 "$p" # it takes its time to end well, and nothing of it is kept
+    stop; case $GELAB in /tmp/?*|/var/tmp/?*) rm -rf -- "$GELAB";; *) die "remove $GELAB yourself";; esac;;
   status) alive "$QMASTER" && echo "qmaster up" || echo "qmaster down"; qhost; qstat -f;;
   crash-node) stop_node "$2";;
   start-node) start_node "$2";;

@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_name("cluster.sh")
 LIBRARY = Path("/usr/lib/gridengine-drmaa/lib/libdrmaa.so.1.0")
 COMMANDS = ("sge_qmaster", "sge_execd", "qconf", "qdel", "unshare", "nsenter", "ip")
 NODES = ["dgx01", "dgx02", "dgx03"]
-PROMPT = ("--seconds-between-status-checks", "1")
+PROMPT = ("--seconds-between-status-checks", "1", "--latency-wait", "5")
 
 
 class Engine:
@@ -31,7 +31,12 @@ class Engine:
 
     def __init__(self) -> None:
         # beside a cluster of make drmaa-up, which has number 0
-        self.environment = {**os.environ, "GELAB": "/tmp/burnin-gridengine-test", "GELABNO": "7", "NDGX": str(len(NODES))}
+        self.environment = {
+            **os.environ,
+            "GELAB": "/tmp/burnin-gridengine-test",
+            "GELABNO": "7",
+            "NDGX": str(len(NODES)),
+        }
 
     def __call__(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -61,12 +66,20 @@ class Engine:
         """Return the ids of all jobs that are not over."""
         return [line.split()[0] for line in self.ask("qstat").splitlines()[2:]]
 
+    def clear(self) -> None:
+        """End all jobs."""
+        left = self.jobs()
+        if left:
+            self.ask("qdel", "-f", *left)
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     missing = [c for c in COMMANDS if shutil.which(c) is None] + ([] if LIBRARY.exists() else [str(LIBRARY)])
     if os.geteuid() != 0 or missing:
-        pytest.skip(f"Grid Engine needs root and Debian's packages (make drmaa-up); missing: {', '.join(missing) or 'root'}")
+        pytest.skip(
+            f"Grid Engine needs root and Debian's packages (make drmaa-up); missing: {', '.join(missing) or 'root'}"
+        )
     found = Engine()
     found("start")
     try:
@@ -80,10 +93,9 @@ def client(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """Snakemake finds the engine; whatever a test leaves in the queue is removed."""
     for key, value in engine.client().items():
         monkeypatch.setenv(key, value)
+    engine.clear()
     yield engine
-    left = engine.jobs()
-    if left:
-        engine.ask("qdel", "-f", *left)
+    engine.clear()
 
 
 def campaign(folder: Path, faults: list[dict[str, Any]] | None = None, **config: Any) -> Lab:
@@ -179,7 +191,9 @@ def test_killed_jobs_nodes_and_heads_lose_nothing_and_run_nothing_twice(client: 
         node = attempt.split("/")[3]
         iterations = [start["iteration"] for start, _ in completed(records)]
         assert iterations == list(range(6)), f"{attempt}: each iteration once, in order"
-        assert len([r for r in records if r["type"] == "start"]) == 6 + (node != "dgx03"), "only the cut one began again"
+        assert len([r for r in records if r["type"] == "start"]) == 6 + (node != "dgx03"), (
+            "only the cut one began again"
+        )
         assert {r["host"] for r in records if r["type"] == "job"} == {node}
     assert kept["dgx01"] >= 1 and kept["dgx02"] >= 1
     for document in lab.results().values():
