@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER := tests/integration/slurm/cluster.sh
 
-.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-grouping fuzz slurm-up slurm-down dag
+.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-grouping fuzz slurm-up slurm-down drmaa-up drmaa-down dag
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -75,6 +75,14 @@ slurm-up: $(READY)
 ## make slurm-down  stop it
 slurm-down:
 	$(CLUSTER) down
+
+## make drmaa-up    a real Grid Engine on this machine (root, Debian): 3 nodes
+drmaa-up: $(READY)
+	tests/integration/gridengine/cluster.sh up
+
+## make drmaa-down  stop it
+drmaa-down:
+	tests/integration/gridengine/cluster.sh down
 
 ## make dag         results/dag.svg: the ladder as a picture (needs graphviz)
 dag: $(READY)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from burnin import config as configuration
-from burnin import lock, validation
+from burnin import lock, plan_check, validation
 from burnin.campaign import Campaign
+from burnin.errors import CampaignError
 from burnin.ladder import Heat
 
 # A dry run at 1,024 nodes makes millions of objects and no garbage; looking for it costs a tenth of the time.
@@ -30,6 +31,7 @@ class Workflow:
     def __init__(self, config: Mapping[str, Any], workflow: Any, root: str) -> None:
         self.workflow = workflow
         self.config = configuration.load(config, Path(root).resolve())
+        plan_check.check_config(self.config)
         self.campaign = Campaign(self.config)
         self.dir = str(self.campaign.dir)
         self.steps = [s.name for s in self.config.ladder.steps()]
@@ -108,6 +110,11 @@ class Workflow:
         """
         self.become_head()
         last = self.steps.index(until) if until else len(self.steps) - 1
+        if last and len(self.config.nodes) > 1 and not self.projecting() and self._alone_only():
+            raise CampaignError(
+                "this executor knows no groups of nodes: it runs the single-node step only",
+                "name that step: snakemake --profile drmaa single; the rest of the ladder needs --profile slurm",
+            )
         wanted = {"retest", *self.steps[: last + 1]}
         if self.projecting():
             heats = [h for h, _ in self._table()[0] if until is None or h.step in wanted]
@@ -123,6 +130,10 @@ class Workflow:
                 return self.gates(until)
             paths.append(str(self.campaign.gate_path(heat.step, heat.heat)))
         return paths
+
+    def _alone_only(self) -> bool:
+        """Tell whether the executor can only start jobs on one node (DRMAA has no word for a list of nodes)."""
+        return str(self.workflow.executor_plugin.name) == "drmaa"
 
     def _usable(self, gate: Path) -> bool:
         """Tell whether the walk may go on behind a gate; asks the checkpoint if it looks stale."""

@@ -166,7 +166,7 @@ class Parser(HostedParser):
             if one is None:
                 one = series[name] = _Series()
             value = number(cell)
-            if value is None or value != value:
+            if value is None or not math.isfinite(value):
                 one.na += 1
                 one.na_line = one.na_line or line
                 if cell not in _BLANK:

@@ -5,7 +5,8 @@ Rows of that table start with `-I-` even when their Errors are above 0, and a va
 Check finished with errors` head the details below them and are not further errors.
 
 Verdict: `fail` if a stage of the table has errors (or, in a cut log, a stage "finished with errors"); `unknown` if the
-table is missing, a stage is `NA`, or discovery failed; `pass` if the table was reached and every stage has 0 errors.
+table is missing, lacks one of the stages that every version runs, a stage is `NA`, or discovery failed; `pass` if the
+table was reached and every stage has 0 errors.
 Warnings do not decide; they are in the data.
 
 data: `version`, `nodes`, `switches`, `cas` (discovered), `stages`: [{"stage", "warnings", "errors", "comment", "line"}],
@@ -32,6 +33,8 @@ _BAD_END = re.compile(r"-E-\s+(.*?) finished with errors")
 _CLEARED = re.compile(r"counters were cleared|counters clear(?:ed)? finished", re.IGNORECASE)
 _CANNOT = re.compile(r"-E-\s+(?:Failed to initialize|Fabric Discover failed|Discovery failed|.*Fatal|.*failed to open)")
 KEEP_MESSAGES = 200
+#: Stages that every ibdiagnet2 runs, whatever its options: a table without one of them has lost a row.
+ALWAYS = ("Discovery", "Lids Check", "Links Check")
 MOST_STAGES = 500
 
 
@@ -136,6 +139,10 @@ class Parser(HostedParser):
                 self.found.add(signal("fabric_check", line, text, detail={"stage": name[:100]}))
             verdicts.append("fail")
         if self.broken:
+            verdicts.append("unknown")
+        lacking = [name for name in ALWAYS if not any(s["stage"] == name for s in self.stages)]
+        if self.stages and lacking:
+            reading.problems.append(f"the table of stages lacks {', '.join(lacking)}")
             verdicts.append("unknown")
         if self.recognised and not self.stages:
             reading.problems.append("the table of stages is missing: the log is cut, or ibdiagnet stopped early")

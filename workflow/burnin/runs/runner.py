@@ -41,6 +41,7 @@ class Runner:
         self.watch = spec.config.document["watch"]
         self.environment = spec.environment(environment)
         self.job_id = environment.get("SLURM_JOB_ID")
+        self.any_job_id = self.job_id or environment.get("JOB_ID")  # Grid Engine and other DRMAA engines
         self.number, self.journal = self._open()
         self.folder = attempts.folder(spec, self.number)
         self.hpl_dat = self.folder / "HPL.dat"
@@ -61,7 +62,7 @@ class Runner:
 
     def run(self) -> None:
         """Fill the window, then write the result."""
-        self._note("job", job_id=self.job_id, host=socket.gethostname(), pid=os.getpid())
+        self._note("job", job_id=self.any_job_id, host=socket.gethostname(), pid=os.getpid())
         self._prepare()
         if not self._recorded("probe"):
             broken = self._probe("before")
