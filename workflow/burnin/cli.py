@@ -16,6 +16,7 @@ import click
 
 from burnin.commands.baseline import baseline
 from burnin.commands.explain import explain
+from burnin.commands.judge import judge
 from burnin.errors import CampaignError
 
 
@@ -26,6 +27,7 @@ def cli() -> None:
 
 cli.add_command(baseline)
 cli.add_command(explain)
+cli.add_command(judge)
 
 
 def main() -> NoReturn:
@@ -173,6 +175,25 @@ def _verdict_text(document: dict[str, Any]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ called by operators
+
+
+@cli.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--watch", is_flag=True, help="Show it again every few seconds until Ctrl-C.")
+def status(folder: Path | None, watch: bool) -> None:
+    """Show where the campaign in FOLDER (default: the newest) stands: steps, runs in progress, what is owed."""
+    import time
+
+    from burnin.status import render
+
+    while True:
+        text = render(_campaign(folder or _newest()))
+        if watch:
+            click.clear()
+        click.echo(text)
+        if not watch:
+            return
+        time.sleep(5)
 
 
 @cli.command()

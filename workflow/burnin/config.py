@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from burnin import storage
-from burnin.errors import ConfigError
+from burnin.errors import CampaignError, ConfigError
 from burnin.ladder import LadderConfig, steps
 from burnin.nodes import expand
 from burnin.topology import Topology, from_document
@@ -36,8 +36,16 @@ PLACEHOLDERS = frozenset(
         "iteration",
         "max_steps",
         "checkpoint_every",
+        "global_batch_size",
+        "micro_batch_size",
+        "sequence_length",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "context_parallel",
     ]
 )
+#: placeholders whose values are optional keys of `training`
+TRAINING_NUMBERS = frozenset(p for p in PLACEHOLDERS if p.endswith(("_parallel", "_size", "_length")))
 PROBE_PLACEHOLDERS = frozenset(["nodes", "nodelist", "gpus_per_node", "mpi"])
 
 
@@ -190,8 +198,18 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
 
 
 def from_file(campaign_dir: Path) -> Config:
-    """Return the Config that a campaign runs with (results/<campaign>/config.json)."""
+    """Return the Config that a campaign runs with (results/<campaign>/config.json).
+
+    Raises FileNotFoundError, or CampaignError if another version of burnin wrote it.
+    """
     stored = storage.read_json(campaign_dir / "config.json", "stored_config")
+    try:
+        _check_schema(stored["config"])
+    except ConfigError as error:
+        raise CampaignError(
+            f"{campaign_dir / 'config.json'} is of another version of burnin: {error.key} is not as expected",
+            "start snakemake for this campaign once (-n is not enough): it writes the file anew",
+        ) from None
     return Config(stored["config"], Path(stored["root"]))
 
 
@@ -326,6 +344,9 @@ def _check_definition(config: Config, workload: str) -> None:
             raise ConfigError(f"{where}.hpl", None, "memory and block size for {hpl_dat}", "add the section hpl")
         if used & {"max_steps", "checkpoint_every", "checkpoint_dir"} and "training" not in definition:
             raise ConfigError(f"{where}.training", None, "the training's numbers", "add the section training")
+        for number in sorted(used & TRAINING_NUMBERS):
+            if number not in definition.get("training", {}):
+                raise ConfigError(f"{where}.training.{number}", None, f"the value of {{{number}}}", "add the key")
     training = definition.get("training")
     if training and training["checkpoint_every"] >= training["max_steps"]:
         raise ConfigError(
