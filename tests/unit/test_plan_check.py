@@ -4,10 +4,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from burnin import config as configuration
 from burnin.errors import ConfigError
-from burnin.plan_check import Refusal, WorkloadNumbers, check_hpl, check_plan
+from burnin.plan_check import (
+    Refusal,
+    WorkloadNumbers,
+    check_config,
+    check_hpl,
+    check_plan,
+    fitted_batch,
+    group_sizes,
+    time_limit_minutes,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -161,3 +174,87 @@ def test_a_suggested_batch_fits_and_a_refused_one_does_not(gbs: int, mbs: int, s
         if "every size" in refusal.cure:
             suggested = int(refusal.cure.split()[2].rstrip(","))
             assert check_plan([replace(workload, gbs=suggested)], sizes, 8) == []
+
+
+# ------------------------------------------------------------------------------------------------------- of a config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def loaded(nodes: int, training: dict[str, Any] | None = None, **changes: Any) -> configuration.Config:
+    """Return the shipped config for so many nodes, with changes of nemo's training and of the slurm section."""
+    raw = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
+    raw["workload_definitions"] = yaml.safe_load((ROOT / "config" / "workloads.yaml").read_text(encoding="utf-8"))
+    raw["workload_definitions"]["nemo"]["training"] |= training or {}
+    raw["nodes"] = f"dgx[0001-{nodes:04d}]"
+    raw["slurm"] |= changes.pop("slurm", {})
+    return configuration.load(raw | changes, ROOT)
+
+
+@pytest.mark.parametrize("nodes", [*range(1, 9), 16, 31, 1024])
+def test_the_shipped_config_passes_on_any_number_of_nodes(nodes: int) -> None:
+    check_config(loaded(nodes))
+
+
+def test_the_sizes_are_those_of_the_ladder() -> None:
+    assert group_sizes(loaded(7), "nemo") == {
+        "single": (1,),
+        "x2": (2,),
+        "halves": (3, 4),
+        "full": (7,),
+        "resume": (7,),
+    }
+
+
+def test_a_config_with_tp_16_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_config(loaded(8, {"tensor_parallel": 16}))
+    assert caught.value.key == "workload_definitions.nemo.training.tensor_parallel"
+    assert "8 GPUs of a node" in str(caught.value) and "use TP 8" in caught.value.cure
+
+
+def test_a_config_with_gbs_100_on_7_nodes_is_refused_unless_it_is_fitted() -> None:
+    fixed = {"global_batch_size": 100, "context_parallel": 1, "fit_batch": False}
+    with pytest.raises(ConfigError) as caught:
+        check_config(loaded(7, fixed))
+    assert caught.value.key == "workload_definitions.nemo.training.global_batch_size"
+    assert "on 1, 2, 3, 4 and 7 nodes" in str(caught.value) and "What to do: use GBS" in str(caught.value)
+    fitted = loaded(7, fixed | {"fit_batch": True})
+    check_config(fitted)
+    training = fitted.definition("nemo")["training"]
+    assert {n: fitted_batch(training, n * 8) for n in (1, 2, 3, 4, 7, 64)} == {
+        1: 104, 2: 96, 3: 96, 4: 96, 7: 112, 64: 512,
+    }  # fmt: skip
+
+
+def test_a_window_longer_than_the_partition_allows_is_refused() -> None:
+    windows = {w: {"default": {"hours": 12}} for w in ("nccl", "hpl", "nemo")}
+    check_config(loaded(4, windows=windows, slurm={"partition_limit_minutes": 13 * 60}))
+    check_config(loaded(4, windows=windows))
+    with pytest.raises(ConfigError) as caught:
+        check_config(loaded(4, windows=windows, slurm={"partition_limit_minutes": 12 * 60}))
+    text = str(caught.value)
+    assert caught.value.key == "windows.nccl.default" and text.count("windows.nccl") == 1
+    assert "12 h 30 min (window 12 h + overhead 30 min)" in text and "at most 11 h 30 min" in text
+    assert "Also: config key 'windows.hpl.default'" in text, "everything that does not fit is said at once"
+
+
+def test_a_time_limit_that_kills_a_healthy_run_is_refused() -> None:
+    windows = {w: {"default": {"hours": 2}} for w in ("nccl", "hpl", "nemo")}
+    with pytest.raises(ConfigError, match="at least 2 h 30 min") as caught:
+        check_config(loaded(4, windows=windows, slurm={"time_limit_minutes": 120}))
+    assert caught.value.key == "slurm.time_limit_minutes"
+
+
+def test_steps_are_sized_to_the_iteration_and_leave_room_behind_a_checkpoint() -> None:
+    with pytest.raises(ConfigError, match="use at most 180 steps"):
+        check_config(loaded(4, {"max_steps": 200, "step_seconds": 10}))
+    with pytest.raises(ConfigError, match="goes on after a checkpoint"):
+        check_config(loaded(4, {"max_steps": 22, "checkpoint_every": 20}))
+
+
+def test_a_derived_time_limit_stays_within_the_partition() -> None:
+    slurm = {"time_limit_minutes": None, "iteration_minutes": 30, "time_margin_minutes": 30}
+    assert time_limit_minutes({"hours": 12}, slurm) == 930
+    assert time_limit_minutes({"hours": 12}, slurm | {"partition_limit_minutes": 800}) == 800
+    assert time_limit_minutes({"iterations": 4}, slurm) == 150

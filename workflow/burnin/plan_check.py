@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from burnin.arithmetic import check_parallelism, data_parallel, gradient_accumulation
 from burnin.errors import ConfigError
 from burnin.hpl_dat import BLOCK, FRACTION, plan_hpl
+
+if TYPE_CHECKING:
+    from burnin.config import Config
 
 #: A batch that fits every size of the ladder is only suggested if it is at most this many times the one configured.
 SENSIBLE_FACTOR = 8
@@ -295,3 +299,152 @@ def check_hpl(
         Refusal(f"workloads.{workload}.{key.removeprefix('hpl.')}", e.value, e.expected, e.cure, workload, tuple(nodes))
         for key, (e, nodes) in found.items()
     ]
+
+
+# ------------------------------------------------------------------------------------------------------- of a config
+
+
+#: Names of the numbers here -> the config's keys below `workload_definitions.<workload>.`
+_TRAINING_KEYS = {
+    "tp": "training.tensor_parallel",
+    "tp x pp x cp": "training.tensor_parallel x pipeline_parallel x context_parallel",
+    "gbs": "training.global_batch_size",
+    "gbs, mbs, dp": "training.global_batch_size",
+    "max_steps": "training.max_steps",
+    "checkpoint_interval_steps": "training.checkpoint_every",
+    "nb": "hpl.block",
+    "memory_fraction": "hpl.memory_fraction",
+    "gpu_memory_mib": "hpl.gpu_memory_mib",
+}
+
+
+def group_sizes(config: Config, workload: str) -> dict[str, tuple[int, ...]]:
+    """Return step -> group sizes (nodes) as planned for all nodes, for the steps that run the workload."""
+    total = len(config.nodes)
+    sizes: dict[str, tuple[int, ...]] = {}
+    for step in config.ladder.steps():
+        if workload in config.ladder.workloads[step.name]:
+            halves = tuple(sorted({total // 2, total - total // 2}))
+            sizes[step.name] = (step.size,) if step.size else halves if step.name == "halves" else (total,)
+    return sizes
+
+
+def numbers(config: Config, workload: str) -> WorkloadNumbers:
+    """Return what the config says of a workload, without its window."""
+    training = config.definition(workload).get("training")
+    if training is None:
+        return WorkloadNumbers(workload)
+    resume = config.document["resume_test"]
+    # a batch that is fitted to each group always divides; the smallest batch that can be fitted to is one micro batch
+    fixed = None if training.get("fit_batch", False) else training.get("global_batch_size")
+    return WorkloadNumbers(
+        workload,
+        tp=training.get("tensor_parallel"),
+        pp=training.get("pipeline_parallel", 1),
+        cp=training.get("context_parallel", 1),
+        gbs=fixed,
+        mbs=training.get("micro_batch_size", 1),
+        seq=training.get("sequence_length"),
+        step_seconds=training.get("step_seconds"),
+        max_steps=training["max_steps"],
+        checkpoint_interval_steps=training["checkpoint_every"],
+        resume_margin_steps=resume["steps_after_checkpoint"] if resume["workload"] == workload else 1,
+        iteration_limit_s=float(config.document["slurm"]["iteration_minutes"]) * 60,
+    )
+
+
+def fitted_batch(training: Mapping[str, Any], gpus: int) -> int | None:
+    """Return the global batch size of a group of `gpus`: as configured, or with `fit_batch` the nearest that divides."""
+    wanted = training.get("global_batch_size")
+    if wanted is None or not training.get("fit_batch", False) or gpus < 1:
+        return wanted
+    split = math.prod(training.get(f"{kind}_parallel", 1) for kind in ("tensor", "pipeline", "context"))
+    step = training.get("micro_batch_size", 1) * max(1, gpus // split)
+    return int(max(1, math.floor(wanted / step + 0.5)) * step)
+
+
+def refusals(config: Config) -> list[Refusal]:
+    """Return what of a campaign cannot work on the groups that its ladder plans, in the config's own keys."""
+    found: list[Refusal] = []
+    slurm = config.document["slurm"]
+    limit = slurm.get("partition_limit_minutes")
+    limit_s = None if limit is None else limit * 60.0
+    gpus = max(1, int(config.document["gpus_per_node"]))
+    for workload in dict.fromkeys([*config.workloads, *filter(None, [config.document["resume_test"]["workload"]])]):
+        sizes = group_sizes(config, workload)
+        if not sizes:
+            continue
+        every = sorted({n for of_step in sizes.values() for n in of_step})
+        base = numbers(config, workload)
+        problem = config.definition(workload).get("hpl")
+        of_workload = check_plan([base], every, gpus)
+        if problem:
+            of_workload += check_hpl(
+                every, gpus, problem["gpu_memory_mib"], problem["memory_fraction"], problem["block"], workload
+            )
+        found += [_in_config_keys(r, workload) for r in of_workload]
+        seen = set()
+        for step, nodes in sizes.items():
+            window = config.window(workload, step)
+            timed = _timed(base, window, nodes, slurm, limit_s)
+            for refusal in check_plan([timed], nodes, gpus, limit_s):
+                if (refusal.value, refusal.expected) in seen:
+                    continue  # the same window in the next step: said once
+                seen.add((refusal.value, refusal.expected))
+                name = step if step in config.document["windows"].get(workload, {}) else "default"
+                # a window in iterations is as long as its longest iterations may take
+                key = "slurm.time_limit_minutes" if refusal.key.endswith("time_limit") else f"windows.{workload}.{name}"
+                found.append(replace(refusal, key="slurm.iteration_minutes" if step == "resume" else key))
+    return found
+
+
+def time_limit_minutes(window: Mapping[str, float], slurm: Mapping[str, Any]) -> int:
+    """Return Slurm's time limit for a run (whole minutes): as configured, or from its window, within the partition's."""
+    if slurm["time_limit_minutes"]:
+        return int(slurm["time_limit_minutes"])
+    iterations = float(window.get("iterations", 0)) * float(slurm["iteration_minutes"])
+    minutes = float(window.get("hours", 0)) * 60 * 1.25 + iterations
+    wanted = math.ceil(minutes + float(slurm["time_margin_minutes"]))
+    return min(wanted, slurm.get("partition_limit_minutes") or wanted)
+
+
+def _timed(
+    base: WorkloadNumbers,
+    window: Mapping[str, float],
+    nodes: Sequence[int],
+    slurm: Mapping[str, Any],
+    limit_s: float | None,
+) -> WorkloadNumbers:
+    """Return only the times of a workload in a window."""
+    if "hours" in window:
+        seconds, step_seconds, max_steps = float(window["hours"]) * 3600, base.step_seconds, base.max_steps
+    else:
+        known = [t for n in nodes if (t := base.iteration_seconds_on(n)) is not None]
+        each = max(known) if known else float(slurm["iteration_minutes"]) * 60
+        seconds, step_seconds, max_steps = float(window["iterations"]) * each, None, None
+    return WorkloadNumbers(
+        base.name,
+        step_seconds=step_seconds,
+        max_steps=max_steps,
+        window_s=seconds,
+        overhead_s=float(slurm["time_margin_minutes"]) * 60,
+        # a limit that is derived from the window and cut at the partition's is too small only if the window is
+        time_limit_s=time_limit_minutes(window, slurm) * 60.0 if slurm["time_limit_minutes"] else limit_s,
+    )
+
+
+def _in_config_keys(refusal: Refusal, workload: str) -> Refusal:
+    """Return a refusal that names the key where the user finds it."""
+    name = refusal.key.removeprefix(f"workloads.{workload}.")
+    if name in ("nodes", "gpus_per_node"):
+        return replace(refusal, key=name)
+    return replace(refusal, key=f"workload_definitions.{workload}.{_TRAINING_KEYS.get(name, name)}")
+
+
+def check_config(config: Config) -> None:
+    """Raise ConfigError for a campaign that cannot work: the first refusal, with all others in its cure."""
+    found = refusals(config)
+    if found:
+        first = found[0].error()
+        more = "".join(f"\n  Also: {refusal.sentence}" for refusal in found[1:])
+        raise ConfigError(first.key, first.value, first.expected, first.cure + more)

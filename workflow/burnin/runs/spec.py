@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from burnin import config as configuration
-from burnin import storage
+from burnin import plan_check, storage
 from burnin.config import Config
 from burnin.errors import CampaignError, ConfigError
 from burnin.paths import RunRef, run_of_result
@@ -88,14 +87,7 @@ class RunSpec:
     @property
     def time_limit_minutes(self) -> int:
         """Return Slurm's time limit for the run, in whole minutes."""
-        slurm = self.slurm
-        if slurm["time_limit_minutes"]:
-            return int(slurm["time_limit_minutes"])
-        if "hours" in self.window:
-            minutes = float(self.window["hours"]) * 60 * 1.25
-        else:
-            minutes = float(self.window["iterations"]) * float(slurm["iteration_minutes"])
-        return math.ceil(minutes + float(slurm["time_margin_minutes"]))
+        return plan_check.time_limit_minutes(self.window, self.slurm)
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -140,6 +132,8 @@ class RunSpec:
             "hpl_dat": hpl_dat,
             "max_steps": training.get("max_steps", ""),
             "checkpoint_every": training.get("checkpoint_every", ""),
+            **{name: training.get(name, "") for name in configuration.TRAINING_NUMBERS},
+            "global_batch_size": plan_check.fitted_batch(training, len(self.nodes) * max(1, self.gpus_per_node)) or "",
         }
         template = self.definition["commands"][self.command_name(iteration)]
         return configuration.render(self.definition["launch"], values) + configuration.render(template, values)
