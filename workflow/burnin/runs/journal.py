@@ -7,8 +7,9 @@ attempt is begun, and the damaged one stays for people to look at.
 
 Each line ends in a checksum of what stands before it, so that a record which the disk changed is damage and not evidence.
 
-Records, by `type`: `header` (what is run), `job` (who runs it), `start`/`end` (an iteration), `probe` (a look at the
-nodes), `stop` (why no further iteration), `final` (the run is over).
+Records, by `type`: `header` (what is run), `job` (who runs it), `start`/`end` (an iteration), `not_launched` (Slurm did
+not answer: a start without effect), `probe` (a look at the nodes), `stop` (why no further iteration), `final` (the run
+is over).
 """
 
 from __future__ import annotations
@@ -107,5 +108,6 @@ def completed(records: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[
 
 def interrupted(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the start records of the iterations that never ended: their output is evidence, but no iteration."""
-    ended = {r["seq"] for r in records if r["type"] == "end"}
+    # a launch that Slurm did not answer ran nothing: no iteration, and no evidence of anything either
+    ended = {r["seq"] for r in records if r["type"] in ("end", "not_launched")}
     return [r for r in records if r["type"] == "start" and r["seq"] not in ended]
