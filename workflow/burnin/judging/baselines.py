@@ -58,7 +58,9 @@ def pin(
             value = check.value
         if removed:
             gone = ", ".join(f"{v:.6g}" for v in removed)
-            notes.append(f"{name}: {len(removed)} of {len(found)} values taken out as outliers ({gone} {UNITS[metric]}).")
+            notes.append(
+                f"{name}: {len(removed)} of {len(found)} values taken out as outliers ({gone} {UNITS[metric]})."
+            )
         row: dict[str, Any] = {
             "workload": workload,
             "command": command,

@@ -49,16 +49,33 @@ def signals(run: Run, context: Context, places: Places) -> None:
         if seen["kind"] == "link_effective_ber" and (seen.get("value") or 0.0) <= limit:
             continue
         if row.scope == "node" and seen["node"]:
-            run.findings.append(run.of_signature(seen["node"], seen, row, "node", limit))
+            run.add(run.of_signature(seen["node"], seen, row, "node", limit))
         elif row.scope == "config":
-            run.findings.append(run.of_signature(seen["node"], seen, row, "config", limit))
+            run.add(run.of_signature(seen["node"], seen, row, "config", limit))
         elif len(run.nodes) == 1:
             found = run.of_signature(run.nodes[0], seen, row, "node", limit)
-            run.findings.append({**found, "everywhere": row.everywhere})
+            run.add({**found, "everywhere": row.everywhere})
         else:
             action = row.action.format(part="the part")
             text = f"{seen['kind']}: {seen['text']}"[:300]
             run.note_trouble(row.fault, text, action, run.place(seen), seen["text"], row)
+    _name_ports(run)
+
+
+def _name_ports(run: Run) -> None:
+    """Give a port that the kernel names by its PCI address its name: another line's, or that of the one bad port."""
+    names = {
+        s["bdf"]: str(s["device"]).split(":")[0] for s in run.result["signals"] if s.get("bdf") and s.get("device")
+    }
+    for found in run.findings:
+        if not str(found["part"]).startswith("hca@"):
+            continue
+        others = {f["part"] for f in run.findings if f["node"] == found["node"] and str(f["part"]).startswith("mlx5_")}
+        name = names.get(found["part"].removeprefix("hca@")) or (next(iter(others)) if len(others) == 1 else None)
+        if name:
+            for key in ("reason", "next_action"):
+                found[key] = found[key].replace(found["part"], name)
+            found["part"] = name
 
 
 def contradictions(run: Run, verdicts: Sequence[xid.XidVerdict]) -> None:

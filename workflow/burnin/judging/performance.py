@@ -9,7 +9,7 @@ where the limit comes from, and the line of the value. One slow iteration among 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -126,7 +126,7 @@ def judge(
             continue
         place = [f"{where}/{mine[1]}"]
         check = _spread(result, command, metric, mine[0], alike, criteria)
-        if check is not None and check.outcome == "unknown":
+        if check is not None and check.outcome == "unknown" and result["nodes"]:
             speed.notes.append(_few(result, criteria, command))
         for name, found, origin in (
             ("spread", check, "peers of this step"),
@@ -232,6 +232,7 @@ def _fixed(
                 what=f"{command}{' per node' if metric == 'gflops' else ''}",
             )
             step = next(s["step"] for s in siblings if s["workload"] == result["workload"])
+            check = replace(check, sentence=check.sentence.replace("the baseline", f"step {step}'s"))
             yield "scaling", check, f"median of {len(before)} runs of step {step}, band {scaling['tolerance']:.0%}"
 
 
@@ -372,7 +373,7 @@ def _trends(
             Slow(
                 check=lead.kind,
                 command=command,
-                fault=SLOW_FAULT[metric] if len(result["nodes"]) > 1 or metric != "busbw" else "nvlink_error",
+                fault="nvlink_error" if metric == "busbw" and len(result["nodes"]) == 1 else SLOW_FAULT[metric],
                 value=lead.value,
                 unit=lead.unit,
                 limit=lead.limit,

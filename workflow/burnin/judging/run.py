@@ -13,6 +13,8 @@ from burnin.judging.signatures import Signature
 
 Result = Mapping[str, Any]
 
+#: Places kept of one finding.
+MOST_EVIDENCE = 6
 #: What is counted where a signal is an event without a number of its own; one is one too many.
 EVENTS = "events"
 #: Unit and limit of the zero-tolerance signals that have a number. A residual is held against HPL.dat's own threshold.
@@ -95,6 +97,15 @@ class Run:
             "confidence": "likely",
             **fields,
         }
+
+    def add(self, found: dict[str, Any]) -> None:
+        """Add a finding; what says the same of the same part once more only adds its evidence."""
+        for known in self.findings:
+            if all(known.get(k) == found.get(k) for k in ("node", "part", "fault", "signal", "scope")):
+                places = [*known["evidence"], *(e for e in found["evidence"] if e not in known["evidence"])]
+                known["evidence"] = places[:MOST_EVIDENCE]
+                return
+        self.findings.append(found)
 
     def at(self, name: str) -> str:
         """Return a name in the run's folder, relative to the campaign."""

@@ -61,7 +61,10 @@ class Sources:
 
 def headline(found: Finding) -> str:
     """Return a finding in one clause: what the part did."""
-    return FAULTS.get(found["fault"], "{part}: " + str(found["fault"])).format(part=found["part"])
+    part = {"node": "the node", "config": "the configuration", "stack": "the stack", "storage": "the storage"}.get(
+        found["part"], found["part"]
+    )
+    return FAULTS.get(found["fault"], "{part}: " + str(found["fault"])).format(part=part)
 
 
 def run_of(found: Finding) -> str:

@@ -83,17 +83,17 @@ def judge(run: Run, context: Context, places: Places) -> list[xid.XidVerdict]:
         if not verdict.certain:
             run.notes.append(f"{run.where}: {verdict.why} Not counted.")
         elif verdict.severity == "fatal":
-            run.findings.append(_finding(run, verdict, table))
+            run.findings.append(finding_of(run, verdict, table))
         else:
             run.notes.append(f"{run.where}: {verdict.why}")
     return verdicts
 
 
-def _finding(run: Run, verdict: xid.XidVerdict, table: xid.XidTable) -> dict[str, Any]:
+def finding_of(run: Run, verdict: xid.XidVerdict, table: xid.XidTable) -> dict[str, Any]:
     """Return the finding of an Xid verdict."""
     return run.finding(
         verdict.node,
-        part=verdict.part,
+        part=verdict.part if verdict.part.startswith("gpu") else f"gpu@{verdict.part}",
         fault=XID_FAULT.get(verdict.code, "gpu_slow"),
         signal=f"xid {verdict.code}",
         scope="node",
@@ -103,7 +103,7 @@ def _finding(run: Run, verdict: xid.XidVerdict, table: xid.XidTable) -> dict[str
         limit_date=table.as_of,
         evidence=[f"{source}:{line}" for source, line in verdict.evidence],
         quote=verdict.text,
-        reason=f"Xid {verdict.code} on {verdict.part}: {verdict.why}",
+        reason=verdict.why,
         next_action=verdict.next_action,
         confidence="likely" if verdict.ends else "certain",
         rank=2,
