@@ -42,6 +42,7 @@ rule all:
         summary=f"{CAMPAIGN}/summary.json",
 
 
+include: "workflow/rules/preflight.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/retest.smk"
 include: "workflow/rules/burn_in.smk"

@@ -32,6 +32,7 @@ FREE = {
     "workload_definitions.WORKLOAD.commands": "NAME",
     "workload_definitions.WORKLOAD.environment": "VARIABLE",
     "probes.commands": "TOOL",
+    "preflight.commands": "TOOL",
     "environment": "VARIABLE",
 }
 
@@ -67,6 +68,11 @@ OWN = {
     "probes.launch": "How one task is started on each node of the run.",
     "probes.commands": "The commands. A second config file leaves one out with `null`.",
     "probes.commands.TOOL": "Command line of a tool; `{hca}` makes one command for each entry of `hcas`.",
+    "preflight.commands.TOOL": "A command line; `{hca}` makes one command for each entry of `hcas`.",
+    "preflight.files.path": "The file.",
+    "preflight.files.contains": "A text that must be in it, or null.",
+    "preflight.containers.image": "What `enroot import` takes.",
+    "preflight.containers.file": "The image file on shared storage.",
     "environment.VARIABLE": "Its value.",
 }
 

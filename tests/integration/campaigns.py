@@ -22,6 +22,7 @@ QUICK: dict[str, Any] = {
     "windows": {w: {"default": {"iterations": 2}} for w in ("nccl", "hpl", "nemo")},
     "resume_test": {"workload": None, "steps_after_checkpoint": 5},
     "watch": {"hang_first_seconds": 5, "hang_least_seconds": 3},
+    "preflight": {"run": False},
 }
 
 

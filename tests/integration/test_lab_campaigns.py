@@ -196,3 +196,13 @@ def test_changed_criteria_judge_again_and_run_nothing(tmp_path: Path) -> None:
     assert {r: d["started"] for r, d in lab.results().items()} == started
     assert set(lab.statuses().values()) == {"failed"} and lab.summary["verdict"] == "rejected"
     assert lab.summary["criteria_changed"] == []
+
+
+def test_the_first_plan_waits_for_the_preflight_and_the_summary_tells_it(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, [{"kind": "driver_mismatch", "node": "dgx03"}], preflight={"run": True})
+    assert "preflight" in lab.snakemake("-n", "single").stdout
+    done = lab.snakemake("single")
+    assert "preflight: dgx03 stack: driver is 535" in done.stderr
+    assert {f["node"] for f in lab.summary["preflight"]["findings"]} == {"dgx03"}
+    assert set(lab.faults()) == {"dgx03"}, "failed by its runs; the preflight only tells"
+    assert "Nothing to be done" in (again := lab.snakemake("single")).stdout + again.stderr

@@ -300,8 +300,17 @@ class Campaign:
         over = heat_of_standing(self.config.ladder, standing) is None
         summary = summarise(self.config, events, standing, over)
         summary["validation"] = validation.state(self.config)
+        summary["preflight"] = self._preflight()
         storage.write_json(self.dir / "summary.json", summary, "summary")
         return summary
+
+    def _preflight(self) -> dict[str, Any] | None:
+        """Return what was found before the first run, or None if nobody looked."""
+        path = self.dir / "preflight" / "preflight.json"
+        if not path.exists():
+            return None
+        document = self.load(path, "preflight")
+        return {"file": str(path.relative_to(self.dir)), "stack": document["stack"], "findings": document["findings"]}
 
     def _write(self, path: Path, document: Mapping[str, Any], schema: str) -> None:
         """Write a decision and keep all its versions."""

@@ -85,6 +85,22 @@ def retest_node(result: Path) -> None:
     retest.run(result)
 
 
+@cli.command("preflight", hidden=True)
+@click.argument("target", type=click.Path(path_type=Path))
+def preflight(target: Path) -> None:
+    """Look at the cluster before the first run and write TARGET."""
+    from burnin.runs import preflight as look
+
+    document = look.run(target)
+    for found in document["findings"][:20]:
+        click.echo(f"burnin: preflight: {look.sentence(found)}", err=True)
+    count = len(document["findings"])
+    click.echo(
+        f"burnin: preflight of {len(document['nodes'])} nodes: {f'{count} findings' if count else 'all alike'}, see {target}",
+        err=True,
+    )
+
+
 @cli.command("plan-heat", hidden=True)
 @click.argument("plan", type=click.Path(path_type=Path))
 def plan_heat(plan: Path) -> None:

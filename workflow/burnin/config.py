@@ -182,15 +182,12 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
             **criteria,
             "baselines": _read_section("criteria.baselines", criteria["baselines"], root),
         }
-    probes = document.get("probes")
-    if isinstance(probes, Mapping) and isinstance(probes.get("commands"), Mapping):
-        # files are merged key by key: null is how a second file takes a probe of the first one out
-        kept = {tool: line for tool, line in probes["commands"].items() if line is not None}
-        document["probes"] = {**probes, "commands": kept}
-    probes = document.get("probes")
-    if isinstance(probes, Mapping) and isinstance(probes.get("commands"), Mapping):
-        # a second config file can only add to a mapping; null takes a tool out
-        document["probes"] = {**probes, "commands": {k: v for k, v in probes["commands"].items() if v is not None}}
+    for key in ("probes", "preflight"):
+        section = document.get(key)
+        if isinstance(section, Mapping) and isinstance(section.get("commands"), Mapping):
+            # files are merged key by key: null is how a second file takes a command of the first one out
+            kept = {tool: line for tool, line in section["commands"].items() if line is not None}
+            document[key] = {**section, "commands": kept}
     _check_schema(document)
     config = Config(document, root)
     _check_sense(config)
@@ -320,6 +317,10 @@ def _check_sense(config: Config) -> None:
         _check_definition(config, workload)
     for tool, line in document["probes"]["commands"].items():
         check_template(f"probes.commands.{tool}", line, frozenset(["hca"]))
+    for tool, line in document["preflight"]["commands"].items():
+        check_template(f"preflight.commands.{tool}", line, frozenset(["hca"]))
+    if document["preflight"]["fabric"]:
+        check_template("preflight.fabric", document["preflight"]["fabric"], frozenset())
     if document["retest"]:
         check_template("retest.command", document["retest"]["command"], frozenset(["node"]))
     check_template("probes.launch", document["probes"]["launch"], PROBE_PLACEHOLDERS)

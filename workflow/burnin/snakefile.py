@@ -158,6 +158,13 @@ class Workflow:
                 before = [str(self.campaign.gate_path(heat.step, heat.heat))]
         return before
 
+    def preflight(self, wildcards: Any) -> list[str]:
+        """Return the preflight's file if a plan waits for it: only the campaign's first one, unless it is made already."""
+        path = self.campaign.dir / "preflight" / "preflight.json"
+        plan = self.campaign.plan_path(wildcards.step, int(wildcards.heat))
+        wanted = self.config.document["preflight"]["run"] and (wildcards.step, wildcards.heat) == (self.steps[0], "0")
+        return [str(path)] if wanted and (path.exists() or not plan.exists()) else []
+
     def _heat(self, step: str, heat: int) -> Heat:
         """Return a heat that was planned, or is projected."""
         path = self.campaign.plan_path(step, heat)
