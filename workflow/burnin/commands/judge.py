@@ -32,7 +32,8 @@ SNIFF: dict[str, re.Pattern[bytes]] = {
     "dcgmi-health": re.compile(rb"[Hh]ealth [Mm]onitor|Overall Health|host engine|[Hh]ealth watches"),
     "dcgmi-dmon": re.compile(rb"(?m)^(?:\S+: )?# ?Entity"),
     "nvidia-smi": re.compile(
-        rb"(?m)NVSMI LOG|nvidia_smi_log|Attached GPUs|NVIDIA-SMI|No devices were found|Unable to determine the device handle|NVML|^GPU \d+: "
+        rb"(?m)NVSMI LOG|nvidia_smi_log|Attached GPUs|NVIDIA-SMI|No devices were found|NVML|^GPU \d+: |"
+        rb"Unable to determine the device handle"
     ),
     "mlxlink": re.compile(rb"Operational Info|Module Info|Physical Counters|mlxlink"),
     "ibdiagnet": re.compile(rb"ibdiagnet|(?m:^-[IWE]- )"),
@@ -168,9 +169,9 @@ def _best(path: Path, tools: list[str], size: int) -> tuple[str, Reading] | None
             or bool((data.get("steps") or {}).get("count"))
             or tool not in ("nccl", "hpl", "nemo")
         )
-        symptoms = tool in ("slurm-step", "straggler")
+        meaning = 0 if tool in ("slurm-step", "straggler") else 2 if measured else 1
         rank = (
-            int(measured and not symptoms),
+            meaning,
             int(reading.verdict != "unknown"),
             int(reading.complete),
             len(reading.signals),

@@ -304,10 +304,10 @@ def _of_storage(run: Run, item: performance.Slow) -> dict[str, Any]:
 
 
 def _alike_storage(mine: Sequence[Run]) -> None:
-    """Slow saves of a few groups while others save as ever: those groups' way to the storage, not the storage."""
+    """Slow saves of one group while three and more save as ever: that group's way to the storage, not the storage."""
     slow = [r for r in mine if any(f["fault"] == "storage_slow" for f in r.findings)]
     saved = [r for r in mine if r.result["state"] == "complete"]
-    if slow and len(slow) * 2 < len(saved):
+    if slow and len(slow) * 4 <= len(saved):
         for run in slow:
             _narrow(run, "storage_slow")
 

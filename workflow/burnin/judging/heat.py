@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnin.judging import diagnosis, resume, xids
+from burnin.judging import diagnosis, isolating, resume, xids
 from burnin.judging.attribution import Places, gpu_places
 from burnin.judging.run import Context, Result, Run
 from burnin.judging.signatures import CONSOLE
@@ -189,32 +189,27 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
     passed: dict[str, list[str]] = {}
     hours: dict[str, dict[str, float]] = {}
     withdrawn: dict[str, str] = {}
-    suspects: list[dict[str, Any]] = []
     stopped: dict[str, str] | None = None
-    isolation: dict[tuple[str, ...], list[tuple[Run, Mapping[str, Any], str]]] = {}
+    isolated = isolating.isolate(plan, runs, _convict)
     for run in runs:
         group = plan["groups"][run.group]
         guilty = run.guilty()
         config = [f for f in run.findings if f["scope"] == "config"]
-        alone = list(group["isolation"]["suspects"]) if group["isolation"] and len(run.nodes) > 1 else run.nodes
-        if not guilty and not config and not run.cause and (run.trouble or run.slow) and len(alone) == 1:
-            run.findings.append(_convict(run, alone[0]))
-            guilty = {alone[0]}
+        if not guilty and not config and not run.cause and (run.trouble or run.slow) and len(run.nodes) == 1:
+            run.findings.append(_convict(run, run.nodes[0]))
+            guilty = set(run.nodes)
         findings += run.findings
         for node in guilty:
             best = min((f for f in run.findings if f["node"] == node and f["scope"] == "node"), key=lambda f: f["rank"])
             if node not in failed or best["rank"] < failed[node]["rank"]:
                 failed[node] = best
-        verdict = "passed"
         if guilty:
-            verdict = "partner"
             for node in run.nodes:
                 if node not in guilty:
                     owes.setdefault(
                         node, {"cause": "partner", "text": f"{', '.join(sorted(guilty))} failed in {run.where}"}
                     )
         elif config:
-            verdict = "config"
             for node in run.nodes:
                 owes[node] = {"cause": "config", "text": config[0]["reason"]}
             stopped = stopped or {
@@ -223,40 +218,27 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
                 "cure": config[0]["next_action"],
             }
         elif run.cause:
-            verdict = run.cause
             for node in run.nodes:
                 if run.unread.get(node) == "withdrawn":
                     withdrawn[node] = run.cause_text
                 else:
                     owes.setdefault(node, {"cause": run.cause, "text": run.cause_text})
         elif run.trouble or run.slow:
-            verdict = "suspect"
-            if not group["isolation"]:
-                reason = (run.trouble or [run.slow.reason if run.slow else ""])[0]
-                suspects.append(
-                    {
-                        "workload": run.workload,
-                        "nodes": list(group["nodes"]),
-                        "size": len(group["nodes"]),
-                        "unresolved": False,
-                        "reason": f"{run.where}: {reason}",
-                    }
-                )
+            for node in run.nodes:
+                # whoever is under suspicion is so by `isolated`; the others just have no passing run
+                owes.setdefault(node, {"cause": "suspect", "text": f"{run.where} failed, and nobody is known to blame"})
         else:
             spent = run.result["hours"]
             for node in run.nodes:
                 if node in run.unread:
                     owes.setdefault(node, {"cause": "inconclusive", "text": f"{run.where}: {run.unread[node]}"})
+                elif group["isolation"] and not group["isolation"].get("counts", True):
+                    owes.setdefault(node, {"cause": "suspect", "text": f"{run.where} is smaller than the step wants"})
                 else:
                     passed.setdefault(node, []).append(run.workload)
                     hours.setdefault(node, {})[run.workload] = spent
-        if group["isolation"]:
-            isolation.setdefault(tuple(group["isolation"]["of"]), []).append((run, group, verdict))
-    links: list[dict[str, Any]] = []
-    for of, parts in isolation.items():
-        _isolated(of, parts, suspects, links)
     stopped = _limits(plan, owes, failed, passed, context, stopped, findings, runs)
-    outcome = _outcome(plan, failed, owes, passed, suspects, withdrawn)
+    outcome = _outcome(plan, failed, owes, passed, isolated.suspects, withdrawn)
     return {
         "campaign": plan["campaign"],
         "step": plan["step"],
@@ -264,15 +246,21 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
         "criteria": context.criteria_digest,
         "outcome": outcome,
         "passed": {n: w for n, w in passed.items() if n not in failed},
-        "owes": {n: o for n, o in owes.items() if outcome.get(n) == "owes"},
+        # a suspect whose tests come to nothing owes too: that is counted, and stops the campaign in the end
+        "owes": {
+            n: o
+            for n, o in owes.items()
+            if outcome.get(n) == "owes" or (outcome.get(n) == "suspect" and o["cause"] in COUNTED)
+        },
         "hours": hours,
         "findings": [
             {k: v for k, v in f.items() if k not in INTERNAL}
             for f in sorted(findings, key=lambda f: (str(f["node"]), f["rank"]))
         ],
         "withdrawn": {n: w for n, w in withdrawn.items() if outcome.get(n) == "withdrawn"},
-        "suspects": suspects,
-        "links": links,
+        "suspects": isolated.suspects,
+        "links": isolated.links,
+        "trials": isolated.trials,
         "stopped": stopped,
         "invocation": context.invocation,
         "groups": {name: list(g["nodes"]) for name, g in plan["groups"].items()},
@@ -314,42 +302,6 @@ def _convict(run: Run, node: str) -> dict[str, Any]:
     )
 
 
-def _isolated(
-    of: tuple[str, ...],
-    parts: Sequence[tuple[Run, Mapping[str, Any], str]],
-    suspects: list[dict[str, Any]],
-    links: list[dict[str, Any]],
-) -> None:
-    """Read the parts of a suspect set: the part that fails again stays suspect; if none does, the cut is the finding."""
-    again = [(run, group) for run, group, verdict in parts if verdict == "suspect"]
-    waiting = [(run, group) for run, group, verdict in parts if verdict not in ("suspect", "passed", "partner")]
-    for run, group in [*again, *waiting]:
-        suspects.append(
-            {
-                "workload": run.workload,
-                "nodes": list(group["isolation"]["suspects"]),
-                "size": len(group["nodes"]),
-                "unresolved": False,
-                "reason": f"{run.where}: {(run.trouble or [run.cause_text or 'slow'])[0]}",
-            }
-        )
-    if all(verdict == "passed" for _, _, verdict in parts):
-        run = parts[0][0]
-        between = [list(group["isolation"]["suspects"]) for _, group, _ in parts]
-        reason = f"{', '.join(of)} failed {run.workload} together and passed apart: the fault is between the parts, or comes and goes"
-        suspects.append(
-            {"workload": run.workload, "nodes": list(of), "size": len(of), "unresolved": True, "reason": reason}
-        )
-        links.append(
-            {
-                "between": between,
-                "fault": "fabric_slow",
-                "reason": reason,
-                "evidence": [f"{r.where}/result.json:1" for r, _, _ in parts],
-            }
-        )
-
-
 def _limits(
     plan: Mapping[str, Any],
     owes: dict[str, dict[str, str]],
@@ -362,18 +314,22 @@ def _limits(
 ) -> dict[str, str] | None:
     """Apply the rerun limit: evidence that one node alone does not give fails it; what nobody is to blame for stops."""
     unread_here = [n for n, o in owes.items() if o["cause"] == "inconclusive"]
-    everybody = {n for g in plan["groups"].values() for n in g["nodes"]}
+    # nodes that the same probes could read in this step, now or in an earlier heat: then the tools work
+    readable = {n for g in (*context.gates, {"passed": passed}) for n in g["passed"]} - set(unread_here)
     for node, entry in owes.items():
         if node in failed or entry["cause"] not in COUNTED:
             continue
         since = 0
+        causes = {entry["cause"]}
         for gate in reversed(context.gates):
             if gate.get("stopped"):
                 break  # the operator went on after a stop: the count starts anew
-            since += gate["owes"].get(node, {}).get("cause") in COUNTED
+            cause = gate["owes"].get(node, {}).get("cause")
+            since += cause in COUNTED
+            causes |= {cause} & COUNTED
         if since < context.rerun_limit:
             continue
-        if entry["cause"] == "inconclusive" and len(unread_here) * 2 <= len(everybody) and len(everybody) > 1:
+        if causes == {"inconclusive"} and len(unread_here) <= len(readable):
             run = next(r for r in runs if node in r.nodes and node in r.unread)
             finding = run.finding(
                 node,
