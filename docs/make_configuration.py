@@ -86,8 +86,8 @@ values replaced. Single values may be given as `--config key=value`. Unknown key
 refused before anything runs. `null` as the command of a probe takes that probe out. How Snakemake itself runs is in
 `profiles/*/config.yaml`.
 
-Windows are mappings, too: `nccl: {default: {hours: 12}}` laid over `nccl: {default: {iterations: 4}}` would be both, and is
-refused. Name the steps instead (`nccl: {single: {hours: 12}, x2: {hours: 12}, …}`), as `config/dgx-h100.yaml` does.
+A window is one value: `{hours: 12}` laid over `{iterations: 4}` takes its place. A later `default` also takes the place of the windows
+of steps that earlier files name.
 
 Names in capitals stand for names of your own: `WORKLOAD` for a workload, `STEP` for a step or `default`, `TOOL` for a tool of
 `burnin read --list`.

@@ -129,3 +129,22 @@ def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(value: Any, d
         config.load(document, ROOT)
     except ConfigError as error:
         assert error.cure
+
+
+def test_a_window_is_one_value_whatever_files_say_below_it(tmp_path: Path) -> None:
+    layers = [
+        {"windows": {"nccl": {"default": {"iterations": 4}}, "hpl": {"default": {"iterations": 2}}}},
+        {"windows": {"nccl": {"default": {"hours": 12}, "single": {"hours": 6}}}},
+        {"nodes": "dgx[01-04]"},
+        {"windows": {"nccl": {"full": {"iterations": 1}}}},
+    ]
+    files = []
+    for number, layer in enumerate(layers):
+        files.append(tmp_path / f"{number}.yaml")
+        files[-1].write_text(yaml.safe_dump(layer), encoding="utf-8")
+    found = config.whole_windows({"campaign": "t", "windows": {}}, files, {})
+    assert found["campaign"] == "t" and found["windows"]["hpl"] == {"default": {"iterations": 2}}
+    assert found["windows"]["nccl"] == {"default": {"hours": 12}, "single": {"hours": 6}, "full": {"iterations": 1}}
+    found = config.whole_windows({}, files, {"windows": {"nccl": {"default": {"iterations": 1}}}})
+    assert found["windows"]["nccl"] == {"default": {"iterations": 1}}, "a validation keeps no hours of the burn-in"
+    assert config.whole_windows({"windows": 3}, [], {"windows": 3}) == {"windows": 3}

@@ -11,7 +11,7 @@ import difflib
 import os
 import shlex
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -192,6 +192,28 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
     config = Config(document, root)
     _check_sense(config)
     return config
+
+
+def whole_windows(merged: Mapping[str, Any], files: Sequence[Path | str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merged config with each window as the last layer that names it has it.
+
+    Snakemake merges files key by key, which makes {hours, iterations} of {iterations} and a later {hours}; a window is one
+    value. A later `default` also takes the place of the steps that earlier layers name: a validation laid over a burn-in
+    must not keep its hours. `files` in the order in which they are laid over each other; `given`: --config.
+    """
+    import yaml
+
+    windows: dict[str, dict[str, Any]] = {}
+    layers = [yaml.safe_load(Path(f).read_text(encoding="utf-8")) for f in files]
+    for layer in [*layers, given]:
+        later = layer.get("windows") if isinstance(layer, Mapping) else None
+        if later is not None and not isinstance(later, Mapping):
+            return dict(merged)  # the schema says what is wrong with it
+        for workload, entry in (later or {}).items():
+            if not isinstance(entry, Mapping):
+                return dict(merged)
+            windows[workload] = {**({} if "default" in entry else windows.get(workload, {})), **entry}
+    return {**merged, "windows": windows} if windows else dict(merged)
 
 
 def from_file(campaign_dir: Path) -> Config:
