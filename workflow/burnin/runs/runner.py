@@ -27,6 +27,7 @@ from burnin.runs.probing import Probe
 from burnin.runs.spec import RunSpec, load_spec
 
 POLL_LEAST, POLL_MOST = 0.01, 1.0  # seconds between two looks at a running iteration
+POLL_FIRST = 0.05  # the same for the resume test's first job, which must be cancelled soon after a checkpoint
 
 
 class FirstJobDone(Exception):
@@ -270,7 +271,7 @@ class _Watched:
             try:
                 return process.wait(timeout=pause), "itself"
             except subprocess.TimeoutExpired:
-                pause = min(pause * 1.5, POLL_MOST)
+                pause = min(pause * 1.5, POLL_FIRST if self._first else POLL_MOST)
             now = time.monotonic()
             if self._read():
                 quiet_since = now
