@@ -22,7 +22,7 @@ SNIFF: dict[str, re.Pattern[bytes]] = {
     "probe": re.compile(rb"#@burnin "),
     "nemo": re.compile(
         rb"Training epoch \d|iteration +\d+/ *\d+ \||train_step_timing|\[NeMo [IWE] |Watchdog caught|lm loss|Trainer\.fit|"
-        rb"CUDA out of memory|Epoch \d+:"
+        rb"CUDA out of memory|Epoch \d+:|(?m:^\[rank\d+\]:)"
     ),
     "nccl": re.compile(rb"# *nThread|nccl-tests|busbw|NCCL (?:WARN|INFO)|Avg bus bandwidth|out-of-place"),
     "hpl": re.compile(rb"HPL|\|\|Ax-b\|\||WR\d\d|T/V +N"),
@@ -159,7 +159,8 @@ def _best(path: Path, tools: list[str], size: int) -> tuple[str, Reading] | None
     best: tuple[tuple[int, ...], str, Reading] | None = None
     for place, tool in enumerate(tools):
         reading = parsers.read_file(tool, path)
-        if not reading.recognised:
+        # errors cut out of a training log are worth reading, though nothing else of a training is in them
+        if not reading.recognised and not (tool == "nemo" and reading.signals):
             continue
         if size > BIG or tool == "probe":
             return tool, reading
