@@ -11,7 +11,7 @@ from model.faults import Run, gpu_of
 from model.nccl import network_lines, port_warnings
 from model.render import gpu_bus
 from model.store import Lab
-from model.work import Pace, crash, exit_ranks, hang, host_of, pid_of, time_limit
+from model.work import Pace, ended_early, exit_ranks, host_of, pid_of
 
 NODE_GFLOPS = 4.312e5
 LABELS = {"Ns": "n", "NBs": "nb", "Ps": "p", "Qs": "q", "threshold": "threshold", "PMAP": "pmap"}
@@ -228,15 +228,9 @@ class Hpl:
     def fail_amid(self) -> int | None:
         """Ways to end in the middle."""
         run = self.run
-        fault = run.find("hang")
-        if fault:
-            return hang(run, fault)
-        fault = run.find("node_crash")
-        if fault:
-            return crash(run, fault)
-        fault = run.find("time_limit")
-        if fault:
-            return time_limit(run, fault)
+        status = ended_early(run)
+        if status is not None:
+            return status
         fault = run.find("gpu_off_bus", "hbm_ecc_uncorrectable")
         if fault:
             run.happened(fault)

@@ -10,7 +10,7 @@ from model.base import LabError, around, err, nap, out, pick
 from model.faults import Run, gpu_of
 from model.render import gpu_bus
 from model.store import Lab
-from model.work import Pace, crash, exit_ranks, hang, host_of, need, pid_of, time_limit
+from model.work import Pace, ended_early, exit_ranks, host_of, need, pid_of
 
 #: Bus bandwidth at large sizes, GB/s: inside one H100 node, between nodes with eight NDR rails.
 PEAK = {
@@ -235,16 +235,9 @@ class Test:
     def fail_amid(self) -> int | None:
         """Ways to end between the rows; the row's first fields are out already."""
         run = self.run
-        fault = run.find("hang")
-        if fault:
-            return hang(run, fault)
-        fault = run.find("node_crash")
-        if fault:
-            return crash(run, fault)
-        fault = run.find("time_limit")
-        if fault:
-            out("")
-            return time_limit(run, fault)
+        status = ended_early(run, before_limit=lambda: out(""))
+        if status is not None:
+            return status
         fault = run.find("gpu_off_bus", "hbm_ecc_uncorrectable")
         if fault:
             run.happened(fault)

@@ -26,7 +26,7 @@ from model.faults import Run, gpu_of
 from model.nccl import network_lines, port_warnings
 from model.render import leftover_pid
 from model.store import Lab
-from model.work import Pace, crash, exit_ranks, hang, host_of, ranks_of, time_limit, watchdog
+from model.work import Pace, ended_early, exit_ranks, host_of, ranks_of, watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
@@ -223,15 +223,9 @@ class Nemo:
     def died(self, step: int) -> int | None:
         """Ways to end in the middle of training."""
         run = self.run
-        fault = run.find("hang")
-        if fault:
-            return hang(run, fault)
-        fault = run.find("node_crash")
-        if fault:
-            return crash(run, fault)
-        fault = run.find("time_limit")
-        if fault:
-            return time_limit(run, fault)
+        status = ended_early(run)
+        if status is not None:
+            return status
         fault = run.find("gpu_off_bus", "hbm_ecc_uncorrectable")
         if fault:
             run.happened(fault)

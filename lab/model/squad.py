@@ -9,7 +9,7 @@ from model.base import between, out
 from model.faults import Run
 from model.nccl import network_lines
 from model.store import Lab
-from model.work import Pace, crash, exit_ranks, hang, ranks_of, time_limit
+from model.work import Pace, ended_early, exit_ranks, ranks_of
 
 #: Exact match and F1 after each epoch, percent (BERT-large on SQuAD v1.1 ends at about 84 and 91).
 SCORES = ((83.1, 90.3), (84.1, 90.9), (84.2, 91.0))
@@ -33,15 +33,9 @@ def clock(seconds: float) -> str:
 
 def died(run: Run) -> int | None:
     """Ways to end in the middle."""
-    fault = run.find("hang")
-    if fault:
-        return hang(run, fault)
-    fault = run.find("node_crash")
-    if fault:
-        return crash(run, fault)
-    fault = run.find("time_limit")
-    if fault:
-        return time_limit(run, fault)
+    status = ended_early(run)
+    if status is not None:
+        return status
     words = {
         "gpu_off_bus": "RuntimeError: CUDA error: unspecified launch failure",
         "hbm_ecc_uncorrectable": "RuntimeError: CUDA error: uncorrectable ECC error encountered",

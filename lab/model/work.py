@@ -12,6 +12,7 @@ from model.store import Lab
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing takes as long as a whole program of the lab may
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -147,6 +148,23 @@ def time_limit(run: Run, fault: dict[str, Any]) -> int:
         for node in run.nodes:
             err(f"srun: error: {node}: {tasks(ranks_of(run, node))}: Terminated")
     return 143
+
+
+
+def ended_early(run: Run, before_limit: Callable[[], object] | None = None) -> int | None:
+    """Hang, crash or run out of time if a fault says so; the exit status, or None to go on."""
+    fault = run.find("hang")
+    if fault:
+        return hang(run, fault)
+    fault = run.find("node_crash")
+    if fault:
+        return crash(run, fault)
+    fault = run.find("time_limit")
+    if fault:
+        if before_limit is not None:
+            before_limit()
+        return time_limit(run, fault)
+    return None
 
 
 def other_rank(lab: Lab, workload: str) -> int:
