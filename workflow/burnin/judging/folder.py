@@ -325,7 +325,7 @@ def _jobs(
         members = _members(source, host[source.path], nodes)
         known = bool(members)
         if not known:  # without a node list a rank names nobody, and one named host is not the whole job
-            members = [*hosts_in(source.reading), OTHERS]
+            members = [*hosts_in(source.reading), OTHERS, OTHERS]
         result = _result(source.tool, source.path, members, iterations=items, signals=_signals(source, None, None))
         run = _File(result, source.tool, source.path, members, str(context.criteria["date"]))
         diagnosis.signals(run, context if known else replace(context, gpus_per_node=0), places)
