@@ -33,6 +33,8 @@ FREE = {
     "workload_definitions.WORKLOAD.environment": "VARIABLE",
     "probes.commands": "TOOL",
     "preflight.commands": "TOOL",
+    "evidence.commands": "TOOL",
+    "evidence.head_commands": "NAME",
     "environment": "VARIABLE",
 }
 
@@ -68,6 +70,8 @@ OWN = {
     "probes.launch": "How one task is started on each node of the run.",
     "probes.commands": "The commands. A second config file leaves one out with `null`.",
     "probes.commands.TOOL": "Command line of a tool; `{hca}` makes one command for each entry of `hcas`.",
+    "evidence.commands.TOOL": "A command line; `{hca}` makes one command for each entry of `hcas`.",
+    "evidence.head_commands.NAME": "A command line.",
     "preflight.commands.TOOL": "A command line; `{hca}` makes one command for each entry of `hcas`.",
     "preflight.files.path": "The file.",
     "preflight.files.contains": "A text that must be in it, or null.",

@@ -124,6 +124,7 @@ def plan_heat(plan: Path) -> None:
 def judge_heat(gate: Path) -> None:
     """Write GATE: the decision on every node of a heat; drain who failed."""
     from burnin.cluster.drain import drain, node_states, plan_drains
+    from burnin.runs import evidence
 
     folder, step, heat = _heat(gate)
     campaign = _campaign(folder)
@@ -140,11 +141,13 @@ def judge_heat(gate: Path) -> None:
         decided["drained"] = dict.fromkeys(failed, "not drained: config key drain is 'print'")
     campaign.write_summary(decided)
     campaign.write_gate(decided)
+    packed = evidence.gather(campaign.config, decided, environment)
     for node in failed:
         found = next(f for f in decided["findings"] if f["node"] == node and f["scope"] == "node")
         click.echo(f"burnin: {node} failed in {step} ({found['workload']}): {found['reason']}", err=True)
         click.echo(f"burnin:   evidence {', '.join(found['evidence'][:3])}; next: {found['next_action']}", err=True)
         click.echo(f"burnin:   {decided['drained'].get(node, '')}", err=True)
+        click.echo(f"burnin:   {packed.get(node, 'no evidence is gathered')}", err=True)
     if decided["stopped"]:
         click.echo(
             f"burnin: the campaign stops: {decided['stopped']['text']}\n  What to do: {decided['stopped']['cure']}",

@@ -182,7 +182,7 @@ def load(raw: Mapping[str, Any], root: Path) -> Config:
             **criteria,
             "baselines": _read_section("criteria.baselines", criteria["baselines"], root),
         }
-    for key in ("probes", "preflight"):
+    for key in ("probes", "preflight", "evidence"):
         section = document.get(key)
         if isinstance(section, Mapping) and isinstance(section.get("commands"), Mapping):
             # files are merged key by key: null is how a second file takes a command of the first one out
@@ -341,6 +341,12 @@ def _check_sense(config: Config) -> None:
         check_template(f"probes.commands.{tool}", line, frozenset(["hca"]))
     for tool, line in document["preflight"]["commands"].items():
         check_template(f"preflight.commands.{tool}", line, frozenset(["hca"]))
+    if document["evidence"]:
+        check_template("evidence.launch", document["evidence"]["launch"], frozenset(["node"]))
+        for tool, line in document["evidence"]["head_commands"].items():
+            check_template(f"evidence.head_commands.{tool}", line, frozenset(["node"]))
+        for tool, line in document["evidence"]["commands"].items():
+            check_template(f"evidence.commands.{tool}", line, frozenset(["hca", "folder"]))
     if document["preflight"]["fabric"]:
         check_template("preflight.fabric", document["preflight"]["fabric"], frozenset())
     if document["retest"]:

@@ -190,7 +190,7 @@ def _fabric(
     """Clear the port counters and count the CAs."""
     section = config.document["preflight"]
     log = folder / "fabric.log"
-    trouble = _call(configuration.render(section["fabric"], {}), log, float(section["timeout_seconds"]), environment)
+    trouble = call(configuration.render(section["fabric"], {}), log, float(section["timeout_seconds"]), environment)
     reading = parsers.read_file("ibdiagnet", log)
     file = str(log.relative_to(config.campaign_dir))
     facts = {k: reading.data.get(k) for k in ("version", "nodes", "switches", "cas", "counters_cleared")}
@@ -232,7 +232,7 @@ def _look(config: Config, folder: Path, environment: Mapping[str, str]) -> tuple
     launch = configuration.render(probes["launch"], values)
     command = [*launch, "sh", str(script.resolve()), str(folder.resolve()), str(probes["timeout_seconds"])]
     began = time.time()
-    trouble = _call(command, folder / "launch.log", float(section["timeout_seconds"]), _job(config, environment))
+    trouble = call(command, folder / "launch.log", float(section["timeout_seconds"]), _job(config, environment))
     span = (began, time.time())
     wanted = {
         f"{tool}:{hca}" if hca else tool: tool
@@ -278,7 +278,7 @@ def _job(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def _call(command: list[str], log: Path, timeout: float, environment: Mapping[str, str]) -> str:
+def call(command: list[str], log: Path, timeout: float, environment: Mapping[str, str]) -> str:
     """Run a command with its output in a log; return what went wrong, or an empty text. Its exit status decides nothing.
 
     srun gives its job back when it is interrupted, and only then.
