@@ -174,6 +174,17 @@ TABLE: tuple[Signature, ...] = (
         state=True,
     ),
     Signature("psu_failed", "psu_failed", "node", 1, _psu, "replace {part} or restore its input power", state=True),
+    # gone before the run began, nobody saw it fall: what is known is that it is missing
+    Signature(
+        "gpu_lost",
+        "missing_gpu",
+        "node",
+        2,
+        _gpu,
+        "find {part}, which does not show: reseat it, check its power and riser, then dcgmi diag -r 3",
+        state=True,
+        when=lambda s: s.get("when") == "before",
+    ),
     Signature("gpu_lost", "gpu_off_bus", "node", 2, _gpu, RESEAT, state=True),
     Signature(
         "row_remap_failed",
