@@ -373,7 +373,7 @@ class Nemo:
         steps = last - first + 1
         lines = max(1, steps // self.log_every)
         # the resume test cancels a training in the middle: there must be a middle
-        usual = 0.03 if os.environ.get("BURNIN_STEP") == "resume" else 0.0
+        usual = 0.05 if os.environ.get("BURNIN_STEP") == "resume" else 0.0
         pace = Pace(lines, seconds_setting("BURNIN_LAB_STEP_SECONDS") or usual)
         bad_at = first + max(1, int(steps * 0.55))
         spoiled = run.find("nan_loss", "silent_data_corruption")

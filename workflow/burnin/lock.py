@@ -41,6 +41,12 @@ def take(campaign_dir: Path, locks: Path) -> list[Path]:
             f"another snakemake is running this campaign: {holder or 'unknown'}",
             "let it go on (burnin status shows it), or end it with Ctrl-C before you start another",
         ) from None
+    except OSError as error:
+        os.close(handle)
+        raise CampaignError(
+            f"{path} cannot be locked: {error.strerror}",
+            "mount the storage of the results with flock support, or set config key results to a folder that has it",
+        ) from None
     _held[path] = handle
     who = {
         "host": socket.gethostname(),
