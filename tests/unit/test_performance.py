@@ -379,3 +379,40 @@ def test_a_burn_in_says_what_its_validation_was(tmp_path: Path) -> None:
     assert "rejected" in validation.warning(state(str(tmp_path))) and "n001" in validation.warning(state(str(tmp_path)))
     path.write_text(json.dumps({**summary, "verdict": "accepted", "nodes": {"n000": node, "n001": node}}))
     assert validation.warning(state(str(tmp_path))) == ""
+
+
+def test_throughput_is_compared_like_for_like_or_refused_with_the_reason() -> None:
+    sizes = {
+        "tensor_parallel": 1,
+        "pipeline_parallel": 1,
+        "context_parallel": 2,
+        "micro_batch_size": 1,
+        "sequence_length": 8192,
+    }
+    like = {
+        "model": "llama3_8b",
+        "framework": "nemo",
+        "container": "nvcr.io#nvidia/nemo:25.07",
+        "precision": "fp8",
+        "gpu": "H100",
+    }
+
+    def notes(seconds: float, **changes: Any) -> list[str]:
+        definition = {**DEFINITIONS["nemo"], "training": sizes, "like_for_like": {**like, **changes}}
+        items = series([seconds] * 3, "nemo", "pretrain")
+        for item in items:
+            item["facts"] = {"global_batch_size": 128}
+        run = result("single", 0, "nemo", "n000", ["n000"], iterations=items, window={"hours": 1.0})
+        plan = plan_of(Heat("single", 0, (Group(("n000",), ("n000",), ("nemo",)),)))
+        gate = judge_heat(plan, {("nemo", "n000"): run}, context(criteria=CRITERIA, definitions={"nemo": definition}))
+        assert gate["outcome"] == {"n000": "passed"}, "a published row is no pass criterion"
+        return [n for n in gate["notes"] if "tokens/s/GPU" in n]
+
+    (alike,) = notes(9.14)
+    assert "14,340 tokens/s/GPU, 830 TFLOPS/GPU, MFU 42.0 %" in alike and "100.0 % of the 14,340" in alike
+    (low,) = notes(12.0)
+    assert "76.2 % of the 14,340" in low and "CUDA_DEVICE_MAX_CONNECTIONS" in low
+    (refused,) = notes(9.14, precision="bf16")
+    assert "Not comparable" in refused and "precision differs: bf16 here, fp8 in the reference" in refused
+    (absurd,) = notes(2.1)
+    assert "more than the GPU can give" in absurd

@@ -106,16 +106,20 @@ def outliers(
     floor: float = 0.0,
     least_peers: int = 3,
     what: str = "value",
+    only: str | None = None,
 ) -> dict[str, Check]:
     """Hold each node (or group, GPU, lane) against the median of the *others*.
 
     It fails if it is worse than their median by more than the largest of: `tolerance` x median, `mad_factor` x their
     median absolute deviation, and `floor` (absolute, in `unit`). All three, because each alone misleads: a percentage
     flags ordinary values of a wide spread, deviations alone flag nothing-at-all in a tight one. With fewer than
-    `least_peers` others it is `unknown`, and the sentence says so.
+    `least_peers` others it is `unknown`, and the sentence says so. `only`: judge just this one (the cost of judging all
+    is quadratic).
     """
     out: dict[str, Check] = {}
     for name, value in values.items():
+        if only is not None and name != only:
+            continue
         peers = finite(v for other, v in values.items() if other != name)
         out[name] = _against_peers(name, value, peers, better, tolerance, mad_factor, floor, least_peers, unit, what)
     return out

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnin import xid
-from burnin.judging import performance
+from burnin import arithmetic, xid
+from burnin.judging import performance, throughput
 from burnin.judging.attribution import FIRST_ONLY, Places, counting
 from burnin.judging.run import Context, Run
 from burnin.judging.signatures import TABLE, config_row, signature_of
@@ -279,9 +279,19 @@ def compare(runs: Sequence[Run], context: Context) -> list[str]:
         for item in speed.storage:
             run.findings.append(_of_storage(run, item))
     for workload in dict.fromkeys(r.workload for r in runs):
+        notes += _throughput([r for r in runs if r.workload == workload], context)
         _alike_slow([r for r in runs if r.workload == workload], context)
         _alike_storage([r for r in runs if r.workload == workload])
     return list(dict.fromkeys(notes))
+
+
+def _throughput(mine: Sequence[Run], context: Context) -> list[str]:
+    """Say what the training runs are worth, where the config tells their recipe."""
+    definition = context.definitions.get(mine[0].workload, {})
+    done = [r.result for r in mine if r.result["state"] == "complete" and r.result["step"] != "resume"]
+    if not definition.get("like_for_like") or not done:
+        return []
+    return throughput.notes(done, definition, context.gpus_per_node, arithmetic.load_references())
 
 
 def _of_storage(run: Run, item: performance.Slow) -> dict[str, Any]:

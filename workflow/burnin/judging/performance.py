@@ -171,6 +171,7 @@ def _spread(
         floor=limits.get("floor", 0.0),
         least_peers=limits["least_peers"],
         what=f"{command}{' per node' if metric == 'gflops' and len(result['nodes']) > 1 else ''}",
+        only="this run",
     )["this run"]
 
 
