@@ -9,13 +9,14 @@ from typing import Any
 
 from burnin.judging.heat import judge_heat
 from burnin.judging.run import Context
-from burnin.ladder import Heat, LadderConfig, next_heat, replay, steps
+from burnin.ladder import Heat, LadderConfig, isolation_document, next_heat, replay, steps
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "nccl": {"commands": {"all_reduce": ""}, "metric": "busbw"},
     "hpl": {"commands": {"hpl": ""}, "metric": "gflops"},
+    "nemo": {"commands": {"pretrain": ""}, "metric": "step_time"},
 }
-VALUES = {"nccl": (373.0, "GB/s"), "hpl": (4.3e5, "GFLOPS")}
+VALUES = {"nccl": (373.0, "GB/s"), "hpl": (4.3e5, "GFLOPS"), "nemo": (2.1, "s")}
 CRITERIA: dict[str, Any] = {
     "source": "test",
     "date": "2026-01-01",
@@ -48,13 +49,12 @@ def plan_of(heat: Heat) -> dict[str, Any]:
             "nodes": list(g.nodes),
             "owed": list(g.owed),
             "workloads": list(g.workloads),
-            "isolation": {"of": list(g.isolation.of), "part": g.isolation.part, "suspects": list(g.isolation.suspects)}
-            if g.isolation
-            else None,
+            "isolation": isolation_document(g.isolation) if g.isolation else None,
         }
         for g in heat.groups
     }
-    return {"campaign": "test", "step": heat.step, "heat": heat.heat, "groups": groups}
+    trials = [t.to_dict() for t in heat.trials]
+    return {"campaign": "test", "step": heat.step, "heat": heat.heat, "groups": groups, "trials": trials}
 
 
 def iteration(number: int, workload: str, value: float | None = None, **changes: Any) -> dict[str, Any]:

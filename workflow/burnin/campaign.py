@@ -26,10 +26,11 @@ from burnin.judging.summary import summarise
 from burnin.ladder import (
     Group,
     Heat,
-    Isolation,
     Standing,
     assume_passed,
     heat_of_standing,
+    isolation_document,
+    isolation_of,
     next_heat,
     replay,
     replay_repair,
@@ -228,6 +229,8 @@ class Campaign:
             "config": self.config.runs_digest,
             "repairs": stage.repairs,
             "invocation": invocation,
+            "trials": [t.to_dict() for t in wanted.trials],
+            "repeats": self.config.ladder.repeats,
         }
         self._write(self.plan_path(step, heat), plan, "plan")
         repaired = replay(self.config.ladder, stage.events).repairs
@@ -359,7 +362,7 @@ def _assume(standing: Any, heat: Heat) -> None:
     standing.heats[heat.step] = heat.heat + 1
     for node, workloads in gate["passed"].items():
         standing.passed[node].update((heat.step, w) for w in workloads)
-    standing.suspects = [s for s in standing.suspects if s.step != heat.step]
+    standing.trials.pop(heat.step, None)
 
 
 def _group(document: Mapping[str, Any]) -> Group:
@@ -369,7 +372,7 @@ def _group(document: Mapping[str, Any]) -> Group:
         tuple(document["nodes"]),
         tuple(document["owed"]),
         tuple(document["workloads"]),
-        Isolation(tuple(isolation["of"]), isolation["part"], tuple(isolation["suspects"])) if isolation else None,
+        isolation_of(isolation) if isolation else None,
     )
 
 
@@ -380,7 +383,5 @@ def _group_document(group: Group) -> dict[str, Any]:
         "nodes": list(group.nodes),
         "owed": list(group.owed),
         "workloads": list(group.workloads),
-        "isolation": {"of": list(isolation.of), "part": isolation.part, "suspects": list(isolation.suspects)}
-        if isolation
-        else None,
+        "isolation": isolation_document(isolation) if isolation else None,
     }

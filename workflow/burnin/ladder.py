@@ -15,7 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from burnin import isolation as tracing
 from burnin.grouping import fill, halves, in_order
+from burnin.isolation import Trial
 from burnin.paths import group_id
 from burnin.topology import Topology
 
@@ -54,6 +56,7 @@ class LadderConfig:
     nodes: tuple[str, ...]
     workloads: Mapping[str, tuple[str, ...]]
     topology: Topology | None = None  # of exactly these nodes, in this order
+    repeats: int = tracing.REPEATS  # how often a group that failed once must pass before the fault is given up
 
     def steps(self) -> list[Step]:
         """Return the steps that have something to run."""
@@ -62,11 +65,17 @@ class LadderConfig:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What an isolation group tests: `suspects` out of the set `of` that failed together; `part` is 0 or 1."""
+    """What an isolation group tests: `suspects` out of the set `of` that failed together.
+
+    `part`: 0 or 1. `pair`: not the nodes are tested, they passed with others, but the path between them. `counts`: the
+    group is as large as the step wants, so that a pass is one of the step.
+    """
 
     of: tuple[str, ...]
     part: int
     suspects: tuple[str, ...]
+    pair: bool = False
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +100,7 @@ class Heat:
     step: str
     heat: int
     groups: tuple[Group, ...]
-
-
-@dataclass(slots=True)
-class SuspectSet:
-    """Nodes of a group that failed a workload with no culprit known."""
-
-    step: str
-    workload: str
-    nodes: tuple[str, ...]
-    size: int
+    trials: tuple[Trial, ...] = ()  # what is known of the step's open isolation cases
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Standing:
     unresolved: dict[str, tuple[str, int]] = field(default_factory=dict)  # suspects that could not be cleared
     withdrawn: dict[str, tuple[str, int]] = field(default_factory=dict)  # taken out of Slurm by somebody else
     withdrawn_why: dict[str, str] = field(default_factory=dict)
-    suspects: list[SuspectSet] = field(default_factory=list)
+    trials: dict[str, list[Trial]] = field(default_factory=dict)  # step -> what its open isolation cases know
     heats: dict[str, int] = field(default_factory=dict)  # step -> heats so far
     impossible: list[str] = field(default_factory=list)  # steps that the roster has become too small for
     repairs: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # node -> its repairs so far
@@ -148,16 +148,22 @@ def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing
             elif outcome == "withdrawn":
                 standing.withdrawn[node] = (step, heat)
                 standing.withdrawn_why[node] = gate.get("withdrawn", {}).get(node, "")
-        standing.suspects = [s for s in standing.suspects if s.step != step]
-        standing.suspects += [
-            SuspectSet(step, s["workload"], tuple(s["nodes"]), s["size"])
-            for s in gate["suspects"]
-            if not s["unresolved"]
-        ]
+        standing.trials[step] = _trials(gate)
         for suspect in gate["suspects"]:
             if suspect["unresolved"]:
                 standing.unresolved.update((n, (step, heat)) for n in suspect["nodes"])
     return standing
+
+
+def _trials(gate: Mapping[str, Any]) -> list[Trial]:
+    """Return what a gate leaves open. A gate without trials is of an older version: its suspects failed just now."""
+    if "trials" in gate:
+        return [Trial.of(t) for t in gate["trials"]]
+    return [
+        Trial(s["workload"], gate["heat"], tuple(s["nodes"]), tuple(s["nodes"]), True)
+        for s in gate["suspects"]
+        if not s["unresolved"]
+    ]
 
 
 def replay_repair(standing: Standing, record: Mapping[str, Any]) -> None:
@@ -167,6 +173,9 @@ def replay_repair(standing: Standing, record: Mapping[str, Any]) -> None:
         return  # the config no longer has this node
     standing.repairs.setdefault(node, []).append(record)
     standing.passed[node] = set()
+    for step, trials in standing.trials.items():
+        # what was seen with the node before says nothing of it now, and it may have been what failed
+        standing.trials[step] = [t for t in trials if node not in t.nodes]
     for out in (standing.failed, standing.unresolved, standing.withdrawn):
         out.pop(node, None)
 
@@ -203,9 +212,16 @@ def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
         owing = [n for n in roster if owed[n]]
         if not owing:
             continue
-        groups = _groups(step, roster, owing, owed, standing, config.topology)
-        return Heat(step.name, standing.heats.get(step.name, 0), tuple(groups))
+        known = _known(standing, step.name)
+        groups = _groups(step, roster, owing, owed, standing, config, known)
+        return Heat(step.name, standing.heats.get(step.name, 0), tuple(groups), tuple(known))
     return None
+
+
+def _known(standing: Standing, step: str) -> list[Trial]:
+    """Return the trials of a step's open cases; a failure with a node that is out by now is explained."""
+    out = {*standing.failed, *standing.unresolved}
+    return [t for t in standing.trials.get(step, []) if not t.failed or not out & set(t.nodes)]
 
 
 def _groups(
@@ -214,23 +230,34 @@ def _groups(
     owing: list[str],
     owed: Mapping[str, tuple[str, ...]],
     standing: Standing,
-    topology: Topology | None,
+    config: LadderConfig,
+    known: Sequence[Trial],
 ) -> list[Group]:
     """Return the groups of the next heat of a step: isolation first, then everybody else who owes."""
-    suspected = {n for s in standing.suspects if s.step == step.name for n in s.nodes}
-    free = [n for n in roster if not owed[n] and n not in suspected]
+    topology = config.topology
+    free = [n for n in roster if not owed[n]]
     groups: list[Group] = []
-    for suspects in standing.suspects:
-        if suspects.step != step.name:
-            continue
-        nodes = [n for n in suspects.nodes if n in owed]
-        middle = (len(nodes) + 1) // 2
-        for part, members in enumerate([nodes[:middle], nodes[middle:]]):
-            if members:
-                everyone, free = fill(members, suspects.size, free, topology, standing.borrowed)
-                isolation = Isolation(tuple(nodes), part, tuple(members))
-                groups.append(Group(tuple(everyone), tuple(members), (suspects.workload,), isolation))
-    rest = [n for n in owing if n not in suspected]
+    suspected: set[str] = set()
+    if any(t.failed for t in known):
+        tests, suspected = tracing.propose(
+            known,
+            config.workloads[step.name],
+            roster,
+            free,
+            topology,
+            standing.borrowed,
+            halves_differ(step.name),
+            config.repeats,
+        )
+        least = {"halves": len(roster) // 2}.get(step.name, step.size or len(roster))
+        for test in tests:
+            isolation = Isolation(test.of, test.part, test.suspects, test.pair, len(test.nodes) >= least)
+            groups.append(Group(test.nodes, test.suspects, test.workloads, isolation))
+        if not groups:
+            suspected = set()  # nothing can be tested: they run as everybody else
+    busy = suspected.union(*(g.nodes for g in groups))
+    free = [n for n in free if n not in busy]
+    rest = [n for n in owing if n not in busy]
     if step.size == 0:
         # halves, full and resume load the whole cluster: who owes them runs them with everybody
         if groups or not rest:
@@ -284,8 +311,13 @@ def project(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> list[He
             standing.borrow(group.nodes, heat.step, config.workloads[heat.step])
             for node in group.nodes:
                 standing.passed[node].update((heat.step, w) for w in group.workloads)
-        standing.suspects = [s for s in standing.suspects if s.step != heat.step]
+        standing.trials.pop(heat.step, None)
     return heats
+
+
+def halves_differ(step: str) -> int:
+    """Return by how many nodes the groups of a step may differ."""
+    return 1 if step == "halves" else 0
 
 
 def step_number(name: str) -> tuple[int, int]:
@@ -293,3 +325,25 @@ def step_number(name: str) -> tuple[int, int]:
     match = re.fullmatch(r"x([0-9]+)", name)
     order = {"retest": -1, "single": 0, "halves": 2, "full": 3, "resume": 4}
     return (1, int(match[1])) if match else (order[name], 0)
+
+
+def isolation_document(isolation: Isolation) -> dict[str, Any]:
+    """Return what an isolation group tests, in the form of plan.json."""
+    return {
+        "of": list(isolation.of),
+        "part": isolation.part,
+        "suspects": list(isolation.suspects),
+        "pair": isolation.pair,
+        "counts": isolation.counts,
+    }
+
+
+def isolation_of(document: Mapping[str, Any]) -> Isolation:
+    """Return what an isolation group of plan.json tests; plans of older versions only split nodes."""
+    return Isolation(
+        tuple(document["of"]),
+        document["part"],
+        tuple(document["suspects"]),
+        document.get("pair", False),
+        document.get("counts", True),
+    )

@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is it, when a group failed and no evidence names anybody: adaptive group testing. Pure.
+
+A *trial* is one run of a group in a step, with its verdict. A failed group opens a case: its nodes are suspects. They
+are split, each part filled up to the same size with nodes that passed the step (trusted partners), until
+
+* one suspect is left that failed in groups which have nobody else in common: it is convicted (no single link explains
+  what happens in two groups that share only this node);
+* all suspects passed with other partners: then it is no node. Pairs that met in the failed group and in no later group
+  that passed may be the path; cross tests halve them until one pair is left that fails again: a link;
+* even that does not fail again: it comes and goes. The group runs again as often as `repeats` says, then it is given up;
+* no test that could tell is left (too few trusted partners, too many rounds): given up, and said.
+
+Who is given up stays suspect, is named, and does not pass. Nobody is convicted on suspicion. A failed trial that has a
+convicted or given-up node in it is explained, its other nodes just run again. Only passes later than a failure clear:
+what passed before it, and then failed, has not been cleared by that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Literal
+
+from burnin.grouping import fill
+from burnin.paths import group_id
+from burnin.topology import Topology
+
+Pair = tuple[str, str]
+
+#: A fault that comes and goes is taken to show in a run with at least this chance ...
+SHOWS = 0.5
+#: ... and this chance to miss it is accepted.
+MISS = 0.15
+
+
+def repeats_for(shows: float = SHOWS, miss: float = MISS) -> int:
+    """Return how many runs must pass so that a fault that shows with chance `shows` was missed with at most `miss`."""
+    if not 0 < shows <= 1 or not 0 < miss < 1:
+        raise ValueError("chances lie between 0 and 1")
+    return 1 if shows == 1 else max(1, math.ceil(math.log(miss) / math.log(1 - shows)))
+
+
+REPEATS = repeats_for()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of a group in a step. `failed`: None if it told nothing. `pair`: its suspects are ends of a path."""
+
+    workload: str
+    heat: int
+    nodes: tuple[str, ...]
+    suspects: tuple[str, ...]
+    failed: bool | None
+    pair: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form in gate.json and plan.json."""
+        return {
+            "workload": self.workload, "heat": self.heat, "nodes": list(self.nodes),
+            "suspects": list(self.suspects), "failed": self.failed, "pair": self.pair,
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Trial:
+        """Return the trial of a document."""
+        return cls(
+            document["workload"], document["heat"], tuple(document["nodes"]), tuple(document["suspects"]),
+            document["failed"], document["pair"],
+        )  # fmt: skip
+
+    def where(self, step: str) -> str:
+        """Return the evidence of the trial, relative to the campaign."""
+        return f"{step}/heat{self.heat}/{self.workload}/{group_id(self.nodes)}/result.json:1"
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A group to run for a case. `suspects` are tested, the other nodes are trusted partners."""
+
+    __test__ = False  # not for pytest
+
+    of: tuple[str, ...]
+    nodes: tuple[str, ...]
+    suspects: tuple[str, ...]
+    workloads: tuple[str, ...]
+    part: int
+    pair: bool
+
+
+@dataclass(slots=True)
+class Case:
+    """What failures of one workload come to at the moment."""
+
+    kind: Literal["nodes", "pairs", "vanished"]
+    workload: str
+    fails: list[Trial]
+    suspects: tuple[str, ...]
+    pairs: frozenset[Pair] = frozenset()
+    waits: bool = False  # another case is looked at first
+    given_up: str = ""  # why no test can tell any more
+    link: bool = False  # a pair that failed again
+
+    @property
+    def size(self) -> int:
+        """Return the size of the groups that can tell."""
+        return min(len(f.nodes) for f in self.fails)
+
+
+@dataclass(slots=True)
+class Conclusion:
+    """What the trials up to a heat say. `convicted`: node -> the trials of the last heat that convict it."""
+
+    convicted: dict[str, Trial] = field(default_factory=dict)
+    open: list[Case] = field(default_factory=list)
+    given_up: list[Case] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)  # what remains to be known
+
+
+# ------------------------------------------------------------------------------------------------------- inference
+
+
+def _pairs(nodes: Iterable[str]) -> set[Pair]:
+    return set(combinations(sorted(nodes), 2))
+
+
+def _tells(passed: Trial, failed: Trial, slack: int) -> bool:
+    """Tell whether a pass says something about a failure: it came later, and the group was as large."""
+    return passed.heat > failed.heat and len(passed.nodes) >= len(failed.nodes) - (
+        slack if len(failed.nodes) > 2 else 0
+    )
+
+
+def cases(trials: Sequence[Trial], out: set[str], gone: set[str], slack: int = 0, repeats: int = REPEATS) -> list[Case]:
+    """Return the open cases of one workload's trials.
+
+    `out`: nodes that explain what they took part in (convicted, given up). `gone`: not available. `slack`: by how many
+    nodes a group may be smaller and still tell (1 for halves, which differ by one).
+    """
+    fails = sorted(
+        (t for t in trials if t.failed and not out & set(t.nodes)), key=lambda t: (t.heat, len(t.nodes), t.nodes)
+    )
+    passes = [t for t in trials if t.failed is False]
+    under: list[tuple[Trial, tuple[str, ...]]] = []
+    paths: list[tuple[Trial, set[Pair]]] = []
+    for fail in fails:
+        later = [set(p.nodes) for p in passes if _tells(p, fail, slack)]
+        cleared: set[str] = set().union(*later) if later else set()
+        left = () if fail.pair else tuple(n for n in fail.suspects if n not in cleared)
+        if left:
+            here = tuple(n for n in left if n not in gone)
+            if here:
+                under.append((fail, here))
+            continue  # if only those who left are left, nobody here is suspected
+        pairs = _pairs(fail.suspects if fail.pair else fail.nodes)
+        for together in later:
+            pairs -= _pairs(together & set(fail.nodes))
+        if gone & set(fail.nodes) and any(gone & set(p) for p in pairs):
+            continue
+        paths.append((fail, pairs))
+    found: list[Case] = []
+    for fail, left in sorted(under, key=lambda f: (_later(f[0], fails), len(f[1]), f[0].heat, f[1])):
+        same = next((c for c in found if c.suspects == left), None)
+        if same:
+            same.fails.append(fail)
+            continue
+        # what failed again among fewer nodes is followed there
+        waits = _later(fail, fails) or any(not c.waits and set(c.suspects) & set(left) for c in found)
+        found.append(Case("nodes", fails[0].workload, [fail], left, waits=waits))
+    for case in [c for c in found if not c.waits]:
+        case.given_up = _hopeless(case, trials, fails, repeats)
+    return [*found, *_path_cases(paths, found, trials, fails, slack, repeats)]
+
+
+def _later(fail: Trial, fails: Sequence[Trial]) -> bool:
+    """Tell whether some of a failure's suspects failed again later."""
+    return any(f.heat > fail.heat and set(f.suspects) <= set(fail.suspects) for f in fails)
+
+
+def _path_cases(
+    paths: Sequence[tuple[Trial, set[Pair]]],
+    under: Sequence[Case],
+    trials: Sequence[Trial],
+    fails: Sequence[Trial],
+    slack: int,
+    repeats: int,
+) -> list[Case]:
+    """Return the cases in which all nodes passed with others: a path, or a fault that comes and goes."""
+    found: list[Case] = []
+    for fail, pairs in paths:
+        same = next((c for c in found if c.pairs & pairs), None)
+        if same:
+            same.fails.append(fail)
+            same.pairs &= pairs
+            continue
+        found.append(Case("pairs" if pairs else "vanished", fail.workload, [fail], (), frozenset(pairs)))
+    for case in found:
+        # one pair that failed twice is enough: whoever is in another pair of them is not suspected
+        case.suspects = tuple(sorted({n for p in case.pairs for n in p})) or case.fails[0].suspects
+        involved = set(case.suspects) | set(case.fails[0].nodes)
+        if case.kind == "vanished":
+            newer = [f for f in fails if f.heat > case.fails[0].heat and set(f.suspects) & set(case.suspects)]
+            case.waits = bool(newer)
+        case.waits = case.waits or any(set(c.suspects) & involved for c in under if not c.waits)
+        if case.waits:
+            continue
+        case.link = len(case.pairs) == 1 and len(case.fails) > 1
+        again = [
+            t
+            for t in trials
+            if t.failed is False and _tells(t, case.fails[0], slack) and set(case.fails[0].nodes) <= set(t.nodes)
+        ]
+        if case.link:
+            case.given_up = "each passed with other partners, together they failed again: it is the path between them"
+        elif case.kind == "vanished" and len(again) >= repeats:
+            case.given_up = f"failed together once and passed together {len(again)} times after: it comes and goes"
+        else:
+            case.given_up = _hopeless(case, trials, fails, repeats)
+    return found
+
+
+def _hopeless(case: Case, trials: Sequence[Trial], fails: Sequence[Trial], repeats: int) -> str:
+    """Return why no further test of a case makes sense, or ''."""
+    mine = set(case.suspects)
+    small = _small(case, trials)
+    enough = 3 if len(mine) > 2 else 1
+    if small and (len({t.heat for t in small}) >= enough or case.kind == "pairs"):
+        return f"too few nodes that passed this step to fill groups of {case.size}: smaller groups passed, which says nothing"
+    root = min(f.heat for f in fails if set(f.suspects) & mine)
+    rounds = {t.heat for t in trials if t.heat > root and t.failed is not None and set(t.suspects) & mine}
+    most = 4 * math.ceil(math.log2(max(2, max(len(f.nodes) for f in fails)))) + 2 * repeats + 4
+    return f"not found in {len(rounds)} rounds of tests" if len(rounds) >= most else ""
+
+
+def _small(case: Case, trials: Sequence[Trial]) -> list[Trial]:
+    """Return the passes of a case's suspects in groups that were too small to tell."""
+    last, mine = max(f.heat for f in case.fails), set(case.suspects)
+    least = case.size - (1 if case.size > 2 else 0)
+    return [
+        t for t in trials if t.failed is False and t.heat > last and len(t.nodes) < least and set(t.suspects) <= mine
+    ]
+
+
+def conclude(
+    trials: Sequence[Trial],
+    heat: int,
+    out: Iterable[str] = (),
+    gone: Iterable[str] = (),
+    slack: int = 0,
+    repeats: int = REPEATS,
+) -> Conclusion:
+    """Return what all trials so far say after heat number `heat`; see `cases` for the rest."""
+    result = Conclusion()
+    explains, absent = set(out), set(gone)
+    workloads = dict.fromkeys(t.workload for t in trials)
+    changed = True
+    while changed:
+        changed = False
+        result.open = []
+        for workload in workloads:
+            mine = [t for t in trials if t.workload == workload]
+            for case in cases(mine, explains, absent, slack, repeats):
+                guilty = _guilty(case, heat)
+                if guilty:
+                    node, trial = guilty
+                    result.convicted.setdefault(node, trial)
+                    explains.add(node)
+                    changed = True
+                elif case.given_up and not explains & set(case.suspects):
+                    result.given_up.append(case)
+                    explains.update(case.suspects)
+                    changed = True
+                else:
+                    result.open.append(case)
+    held = [f for c in result.open for f in c.fails]
+    for workload in workloads:
+        fails = [f for f in held if f.workload == workload]
+        if fails:
+            first = min(f.heat for f in fails)
+            around = {n for f in fails for n in f.nodes}
+            result.trials += [
+                t for t in trials
+                if t.workload == workload and (t in fails if t.failed else t.heat > first and around & set(t.nodes))
+            ]  # fmt: skip
+    return result
+
+
+def _guilty(case: Case, heat: int) -> tuple[str, Trial] | None:
+    """Return the one suspect of a case and the run of this heat that convicts it, or None."""
+    if case.kind != "nodes" or len(case.suspects) != 1:
+        return None
+    if len(set.intersection(*(set(f.nodes) for f in case.fails))) != 1:
+        return None
+    now = [f for f in case.fails if f.heat == heat]
+    return (case.suspects[0], now[0]) if now else None
+
+
+# --------------------------------------------------------------------------------------------------------- next tests
+
+
+class _Bench:
+    """The trusted partners that are still free in this heat."""
+
+    def __init__(self, trusted: Sequence[str], topology: Topology | None, borrowed: Mapping[str, int]) -> None:
+        self.free = list(trusted)
+        self.topology, self.borrowed = topology, borrowed
+        self.used: set[str] = set()
+
+    def count(self, avoid: set[str]) -> int:
+        return sum(n not in avoid for n in self.free)
+
+    def group(self, members: Sequence[str], size: int, rather_not: set[str], never: set[str]) -> tuple[str, ...]:
+        """Return `members` with partners; those of `rather_not` only if there are no others."""
+        nodes = list(members)
+        for pool in (
+            [n for n in self.free if n not in rather_not and n not in never],
+            [n for n in self.free if n in rather_not and n not in never],
+        ):
+            nodes, _ = fill(nodes, size, [n for n in pool if n not in nodes], self.topology, self.borrowed)
+        self.free = [n for n in self.free if n not in nodes]
+        self.used |= set(nodes)
+        return tuple(nodes)
+
+
+def propose(
+    trials: Sequence[Trial],
+    workloads: Sequence[str],
+    roster: Sequence[str],
+    trusted: Sequence[str],
+    topology: Topology | None = None,
+    borrowed: Mapping[str, int] | None = None,
+    slack: int = 0,
+    repeats: int = REPEATS,
+) -> tuple[list[Test], set[str]]:
+    """Return the next tests of all open cases, no node in two of them, and all nodes under suspicion.
+
+    `trusted`: nodes of the roster that passed all workloads of the step, in the order in which they are preferred.
+    """
+    gone = {n for t in trials for n in t.nodes} - set(roster)
+    tests: list[Test] = []
+    suspected: set[str] = set()
+    every = [(w, cases([t for t in trials if t.workload == w], set(), gone, slack, repeats)) for w in workloads]
+    for _, found in every:
+        suspected |= {n for c in found for n in c.suspects if n not in gone}
+    bench = _Bench([n for n in trusted if n not in suspected], topology, borrowed or {})
+    for workload, found in every:
+        mine = [t for t in trials if t.workload == workload]
+        ready = [c for c in found if not c.waits and not set(c.suspects) & gone]
+        for number, case in enumerate(ready):
+            same = [
+                i for i, t in enumerate(tests) if set(t.of) == set(case.suspects) and t.pair == (case.kind != "nodes")
+            ]
+            for i in same:  # the same suspects for another workload: one job runs both
+                old = tests[i]
+                if workload not in old.workloads:
+                    tests[i] = Test(old.of, old.nodes, old.suspects, (*old.workloads, workload), old.part, old.pair)
+            if same or bench.used & set(case.suspects):
+                continue
+            others = [c for c in ready[number + 1 :] if c.kind == "nodes" and not bench.used & set(c.suspects)]
+            tests += _tests(case, others, mine, bench, slack)
+    return tests, suspected
+
+
+def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _Bench, slack: int) -> list[Test]:
+    """Return the next tests of one case."""
+    size = case.size
+    near = {n for f in case.fails for n in f.nodes}
+    free = list(bench.free)
+    # who passed here in a group as large is a partner too, although the step may want larger ones
+    for trial in trials:
+        if trial.failed is False and len(trial.nodes) >= size:
+            bench.free += [
+                n for n in trial.nodes if n not in bench.free and n not in bench.used and n not in case.suspects
+            ]
+    suspected = {n for c in [case, *others] for n in c.suspects}
+    bench.free = [n for n in bench.free if n not in suspected]
+    if case.kind == "vanished":
+        fail = case.fails[0]
+        if bench.used & set(fail.nodes):
+            made = []
+        else:
+            bench.used |= set(fail.nodes)
+            made = [Test(case.suspects, fail.nodes, fail.suspects, (case.workload,), 0, False)]
+    elif case.kind == "pairs":
+        made = _path_tests(case, near, bench)
+    elif len(case.suspects) == 1:
+        shared = set.intersection(*(set(f.nodes) for f in case.fails)) - set(case.suspects)
+        never = shared if bench.count(shared) else set()
+        enough = bench.count(never) >= size - 1
+        made = [_test(case, case.suspects, bench, near, never, 0)] if enough or not bench.used else []
+    else:
+        made = _node_tests(case, others, trials, near, bench)
+    kept = set(free)
+    bench.free = [n for n in bench.free if n in kept]
+    return made
+
+
+def _test(case: Case, members: Sequence[str], bench: _Bench, rather_not: set[str], never: set[str], part: int) -> Test:
+    nodes = bench.group(members, case.size, rather_not, never)
+    return Test(case.suspects, nodes, tuple(members), (case.workload,), part, case.kind == "pairs")
+
+
+def _node_tests(
+    case: Case, others: Sequence[Case], trials: Sequence[Trial], near: set[str], bench: _Bench
+) -> list[Test]:
+    """Return tests that split the suspects of a case."""
+    suspects, size = case.suspects, case.size
+    middle = (len(suspects) + 1) // 2
+    parts = [suspects[:middle], suspects[middle:]]
+    free = bench.count(set())
+    if free >= sum(size - len(p) for p in parts):
+        return [_test(case, p, bench, near, set(), i) for i, p in enumerate(parts)]
+    if free >= size - middle:
+        return [_test(case, parts[0], bench, near, set(), 0)]
+    if bench.used:
+        return []  # others have the partners in this heat
+    if free:
+        # too few partners for half of them: leave as many out as there are partners
+        few = min(free, middle)
+        return [_test(case, suspects[few:], bench, near, set(), 0)]
+    for other in others:
+        if other.size != size or len(other.suspects) < 2:
+            continue
+        half = (len(other.suspects) + 1) // 2
+        theirs = [other.suspects[:half], other.suspects[half:]]
+        done = {frozenset(t.nodes) for t in trials if t.heat > case.fails[0].heat and t.failed is not None}
+        for mix in ([(0, 0), (1, 1)], [(0, 1), (1, 0)]):
+            groups = [(*parts[i], *theirs[j]) for i, j in mix]
+            if any(frozenset(g) in done or len(g) != size for g in groups):
+                continue
+            bench.used |= {n for g in groups for n in g}
+            of = (*suspects, *other.suspects)
+            return [Test(of, g, g, (case.workload,), i, False) for i, g in enumerate(groups)]
+    # no partner at all: smaller groups. That they pass says little, but one that fails says much, and then the others are
+    # its partners. Three ways to put quarters together bring every two suspects together once.
+    quarters = [suspects[i * len(suspects) // 4 : (i + 1) * len(suspects) // 4] for i in range(4)]
+    number = len({t.heat for t in _small(case, trials)}) % 3
+    mate = number + 1
+    one = [*quarters[0], *quarters[mate]]
+    two = [n for i in range(1, 4) if i != mate for n in quarters[i]]
+    return [_test(case, p, bench, near, set(), i) for i, p in enumerate([one, two]) if p]
+
+
+def sides(pairs: Iterable[Pair]) -> list[tuple[list[str], list[str]]]:
+    """Return the connected parts of pairs, each as its two sides; (all, []) where it has none."""
+    beside: dict[str, set[str]] = {}
+    for a, b in pairs:
+        beside.setdefault(a, set()).add(b)
+        beside.setdefault(b, set()).add(a)
+    colour: dict[str, int] = {}
+    found = []
+    for start in sorted(beside):
+        if start in colour:
+            continue
+        colour[start] = 0
+        queue, fits = [start], True
+        for node in queue:
+            for other in sorted(beside[node]):
+                if other not in colour:
+                    colour[other] = 1 - colour[node]
+                    queue.append(other)
+                fits = fits and colour[other] != colour[node]
+        one, two = ([n for n in sorted(queue) if colour[n] == c] for c in (0, 1))
+        found.append((one, two) if fits else (sorted(queue), []))
+    return found
+
+
+def _path_tests(case: Case, near: set[str], bench: _Bench) -> list[Test]:
+    """Return tests that halve the pairs of a case."""
+    parts = sides(case.pairs)
+    if len(parts) > 1:
+        wanted = [[*a, *b] for a, b in parts]
+    else:
+        ((one, two),) = parts
+        if not two:
+            wanted = [one[: (len(one) + 1) // 2], one[(len(one) + 1) // 2 :]]
+        elif len(one) == 1 and len(two) == 1:
+            wanted = [[*one, *two]]
+        elif len(one) == 1 or len(two) == 1:
+            single, several = (one, two) if len(one) == 1 else (two, one)
+            wanted = [[*single, *several[: (len(several) + 1) // 2]]]
+        else:
+            a, b = (len(one) + 1) // 2, (len(two) + 1) // 2
+            wanted = [[*one[:a], *two[:b]], [*one[a:], *two[b:]]]
+    wanted = [w for w in wanted if any(set(p) <= set(w) for p in case.pairs)]
+    made: list[Test] = []
+    ends = set(case.suspects)
+    bench.free = [n for n in bench.free if n not in ends]
+    for part, members in enumerate(wanted):
+        if (made or bench.used) and bench.count(set()) < case.size - len(members):
+            break
+        made.append(_test(case, members, bench, near, set(), part))
+    return made

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Isolation at the gate: what the runs of a heat add to its open cases, and who is convicted, given up or a link. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from burnin.isolation import REPEATS, Case, Trial, conclude, sides
+from burnin.judging.run import Run
+from burnin.ladder import halves_differ
+from burnin.nodes import fold
+
+
+@dataclass(slots=True)
+class Isolated:
+    """Parts of the gate: `suspects`, `links` and `trials` of gate.schema.json."""
+
+    suspects: list[dict[str, Any]] = field(default_factory=list)
+    links: list[dict[str, Any]] = field(default_factory=list)
+    trials: list[dict[str, Any]] = field(default_factory=list)
+
+
+def isolate(plan: Mapping[str, Any], runs: Sequence[Run], convict: Callable[[Run, str], Mapping[str, Any]]) -> Isolated:
+    """Read the heat's trials; `convict(run, node)` gives the finding on a node that only can have failed a run.
+
+    The findings are added to the runs. Who fails alone, or with evidence, is the caller's business.
+    """
+    trials = [Trial.of(t) for t in plan.get("trials", [])]
+    out: set[str] = set()
+    gone: set[str] = set()
+    of_run: dict[Trial, Run] = {}
+    for run in runs:
+        out |= run.guilty()
+        gone |= {n for n, why in run.unread.items() if why == "withdrawn"}
+        trial = _trial(run, plan["groups"][run.group])
+        if trial:
+            trials.append(trial)
+            of_run[trial] = run
+    found = conclude(trials, plan["heat"], out, gone, halves_differ(plan["step"]), plan.get("repeats", REPEATS))
+    for node, trial in found.convicted.items():
+        run = of_run[trial]
+        run.findings.append(dict(convict(run, node)))
+    result = Isolated(trials=[t.to_dict() for t in found.trials])
+    convicted = {*out, *found.convicted}
+    for case in found.open:
+        if not convicted & set(case.suspects):
+            result.suspects.append(_suspect(plan, case, of_run))
+    for case in found.given_up:
+        entry = _suspect(plan, case, of_run)
+        result.suspects.append(entry)
+        parts = sides(case.pairs) or [(list(case.suspects), _company(case))]
+        result.links += [
+            {
+                "between": [list(one), list(two)],
+                "fault": "fabric_slow",
+                "reason": entry["reason"],
+                "evidence": [f.where(plan["step"]) for f in case.fails],
+            }
+            for one, two in parts
+        ]
+    return result
+
+
+def _company(case: Case) -> list[str]:
+    """Return who was in every group that failed, beside the suspects."""
+    return sorted(set.intersection(*(set(f.nodes) for f in case.fails)) - set(case.suspects))
+
+
+def _trial(run: Run, group: Mapping[str, Any]) -> Trial | None:
+    """Return what a run tells of suspects, or None: outside isolation only failures open something."""
+    isolation = group["isolation"]
+    config = any(f["scope"] == "config" for f in run.findings)
+    failed: bool | None
+    if run.guilty() or config or run.cause:
+        failed = None
+    elif run.trouble or run.slow:
+        failed = True
+    else:
+        failed = None if isolation and run.unread.keys() & set(isolation["suspects"]) else False
+    nodes = tuple(run.nodes)
+    heat = int(run.result["heat"])
+    if isolation:
+        return Trial(run.workload, heat, nodes, tuple(isolation["suspects"]), failed, isolation.get("pair", False))
+    # those who only fill the group have passed this step: they are partners, as in isolation
+    return Trial(run.workload, heat, nodes, tuple(group["owed"]) or nodes, True) if failed and len(nodes) > 1 else None
+
+
+def _suspect(plan: Mapping[str, Any], case: Case, of_run: Mapping[Trial, Run]) -> dict[str, Any]:
+    """Return the entry of a case in gate.json."""
+    last = max(case.fails, key=lambda f: f.heat)
+    run = of_run.get(last)
+    where = last.where(plan["step"]).removesuffix("/result.json:1")
+    reason = f"{where}: {(run.trouble or [run.slow.reason if run.slow else 'slow'])[0]}" if run else f"{where} failed"
+    if case.given_up:
+        link = sides(case.pairs)
+        who = " and ".join(fold(s) for s in (link[0] if len(link) == 1 else (case.suspects,)) if s)
+        reason = f"{who}: {case.workload} in {plan['step']}: {case.given_up} ({reason})"
+    elif case.kind != "nodes":
+        reason += "; all passed with others since: a path between them, or it comes and goes"
+    return {
+        "workload": case.workload,
+        "nodes": list(case.suspects),
+        "size": case.size,
+        "unresolved": bool(case.given_up),
+        "reason": reason,
+    }
