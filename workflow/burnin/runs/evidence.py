@@ -65,7 +65,7 @@ def _gather(config: Config, gate: Mapping[str, Any], node: str, environment: Map
     step, heat = gate["step"], gate["heat"]
     target = bundle_path(config, node, step, heat)
     if target.exists():
-        return f"evidence {target} (kept)"
+        return f"bundle {target} (kept)"
     target.parent.mkdir(parents=True, exist_ok=True)
     # on the shared storage: the node itself writes here
     folder = Path(tempfile.mkdtemp(prefix=f".{node}-", dir=target.parent))
@@ -80,7 +80,7 @@ def _gather(config: Config, gate: Mapping[str, Any], node: str, environment: Map
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     lacks = f", {len(manifest['missing'])} things missing" if manifest["missing"] else ""
-    return f"evidence {target} ({len(manifest['files'])} files{lacks})"
+    return f"bundle {target} ({len(manifest['files'])} files{lacks})"
 
 
 def _head(config: Config, gate: Mapping[str, Any], node: str) -> dict[str, Any]:
