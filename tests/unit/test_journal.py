@@ -82,7 +82,12 @@ def test_damage_before_the_last_line_is_said() -> None:
 
 
 def test_an_iteration_that_never_ended_is_kept_as_interrupted() -> None:
-    records = [{"type": "start", "seq": 0}, {"type": "start", "seq": 1}, {"type": "end", "seq": 1}, {"type": "end", "seq": 1}]
+    records = [
+        {"type": "start", "seq": 0},
+        {"type": "start", "seq": 1},
+        {"type": "end", "seq": 1},
+        {"type": "end", "seq": 1},
+    ]
     assert [s["seq"] for s, _ in completed(records)] == [1]
     assert [r["seq"] for r in interrupted(records)] == [0]
 

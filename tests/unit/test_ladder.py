@@ -71,7 +71,15 @@ def test_a_heat_only_takes_nodes_that_passed_the_step_before(count: int, data: s
         fate = data.draw(st.sampled_from(["pass"] * 6 + ["culprit", "cancelled", "slow"]))
         if fate == "culprit":
             node = data.draw(st.sampled_from(nodes))
-            signal = {"kind": "gpu_lost", "line": 3, "text": "GPU is lost", "file": "p", "node": node, "when": "after", "gpu": 5}
+            signal = {
+                "kind": "gpu_lost",
+                "line": 3,
+                "text": "GPU is lost",
+                "file": "p",
+                "node": node,
+                "when": "after",
+                "gpu": 5,
+            }
             return result(step, heat, workload, group, nodes, signals=[signal], state="stopped", reason="gpu_lost")
         if fate == "cancelled" and heat < 2:
             casualty = {"state": "CANCELLED", "lost": [], "text": "CANCELLED by 0", "job_id": "7"}
