@@ -243,3 +243,31 @@ def test_a_command_that_cannot_start_anywhere_is_the_configuration() -> None:
     for groups in ([("n000",)], [("n000",), ("n001",), ("n002",)]):
         gate = gate_of("single", groups, {("nccl", g[0]): dead for g in groups})
         assert "failed" not in gate["outcome"].values() and gate["stopped"] is not None
+
+
+def test_a_run_that_was_stopped_early_never_passes() -> None:
+    stopped = {"state": "stopped", "reason": "xid: something the gate does not find again"}
+    alone = gate_of("single", [("n000",), ("n001",), ("n002",)], {("nccl", "n000"): stopped})
+    assert alone["outcome"]["n000"] == "failed" and "was stopped" in alone["findings"][0]["reason"]
+    assert gate_of("x2", [PAIR], {("nccl", "n000"): stopped})["outcome"]["n000"] == "suspect"
+
+
+def test_a_half_that_waited_in_vain_was_not_tested() -> None:
+    waited = {"state": "stopped", "reason": "the other half was not ready within 60 minutes", "iterations": []}
+    gate = gate_of("halves", [PAIR, ("n002", "n003")], {("nccl", "n000"): waited})
+    assert gate["outcome"]["n000"] == "owes" and gate["owes"]["n000"]["cause"] == "overlap"
+    assert "nccl" not in gate["passed"].get("n002", [])
+
+
+def test_a_failure_that_a_tool_found_and_no_criterion_names_is_no_pass() -> None:
+    from tests.world import TOOLS
+
+    def probe(verdict: str) -> dict[str, Any]:
+        return {"n000": {"tools": {**TOOLS, "ipmi": verdict}, "problems": [], "file": "attempt0/p.txt", "time": 1.0}}
+
+    new = {"probes": {"before": probe("pass"), "after": probe("fail")}}
+    gate = gate_of("single", [("n000",), ("n001",)], {("nccl", "n000"): new})
+    assert gate["outcome"] == {"n000": "owes", "n001": "passed"} and gate["owes"]["n000"]["cause"] == "inconclusive"
+    assert "ipmi found a failure" in gate["owes"]["n000"]["text"]
+    old = {"probes": {"before": probe("fail"), "after": probe("fail")}}
+    assert gate_of("single", [("n000",), ("n001",)], {("nccl", "n000"): old})["outcome"]["n000"] == "passed"

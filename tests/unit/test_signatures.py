@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from burnin import parsers, xid
+from burnin.judging.diagnosis import must_stop
 from burnin.judging.heat import judge_heat
-from burnin.judging.signatures import TABLE, XID_KINDS, signature_of, state_stops_run, stops_run
+from burnin.judging.signatures import TABLE, XID_KINDS, signature_of, stops_run
 from burnin.ladder import Group, Heat
 from burnin.parsers.kinds import KINDS
 
@@ -229,8 +230,7 @@ def test_a_fatal_xid_is_its_gpus(code: int, words: str, fault: str, action: str)
     found = next(f for f in gate["findings"] if f["signal"] == f"xid {code}")
     assert found["fault"] == fault and found["part"] == "gpu@0000:c3:00" and action in found["next_action"]
     assert found["quote"] == line and "catalog" in found["limit_origin"].lower() and found["limit_date"]
-    seen = {"kind": "xid", "value": float(code)}
-    assert stops_run(seen) and not state_stops_run(seen), "an old Xid forbids no run, a new one ends it"
+    assert stops_run({"kind": "xid", "value": float(code)})
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 63])
@@ -452,3 +452,25 @@ def test_the_kernel_log_reader_and_the_table_agree_on_what_is_nobodys_verdict() 
     fatal = {code for code, entry in table.codes.items() if entry.severity == "fatal" and not entry.by_word}
     nobodys = {code for code, entry in table.codes.items() if entry.severity in ("app", "info")}
     assert nobodys <= NO_VERDICT_XIDS and not fatal & NO_VERDICT_XIDS
+
+
+def test_only_what_lasts_or_is_new_ends_a_run() -> None:
+    """A probe in the middle of a run lists old events and old counts, too."""
+    xid_line = "[  100.000000] NVRM: Xid (PCI:0000:c3:00): 79, pid=1, name=python, GPU has fallen off the bus."
+    old = [
+        *probed("dmesg", xid_line, "dgx01", "before"),
+        *probed("mlxlink", mlxlink(down=2), "dgx01", "before", device="mlx5_3"),
+    ]
+    run = result("single", 0, "nccl", "dgx01", ["dgx01"], signals=old)
+    assert must_stop(run, context()) == ""
+    again = [{**s, "when": "during-1"} for s in old]
+    assert must_stop({**run, "signals": [*old, *again]}, context()) == ""
+    new = probed("dmesg", f"{xid_line}\n{xid_line.replace('100.', '900.')}", "dgx01", "during-1")
+    assert "Xid 79" in must_stop({**run, "signals": [*old, *new]}, context())
+    grown = probed("mlxlink", mlxlink(down=3), "dgx01", "during-1", device="mlx5_3")
+    assert "link_down_count on dgx01" in must_stop({**run, "signals": [*old, *grown]}, context())
+    dead = probed("ipmi", FAN, "dgx01", "before")
+    assert "fan_failed on dgx01" in must_stop({**run, "signals": dead}, context()), "a dead fan forbids the run"
+    fine = probed("mlxlink", mlxlink(ber="5E-12"), "dgx01", "before", device="mlx5_3")
+    loose = context(criteria={**context().criteria, "fabric_ber": 1e-11})
+    assert must_stop({**run, "signals": fine}, loose) == "" and must_stop({**run, "signals": fine}, context())

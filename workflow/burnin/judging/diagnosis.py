@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnin import arithmetic, xid
-from burnin.judging import performance, throughput
-from burnin.judging.attribution import FIRST_ONLY, Places, counting
+from burnin.judging import performance, throughput, xids
+from burnin.judging.attribution import FIRST_ONLY, Places, counting, gpu_places
 from burnin.judging.run import Context, Run
-from burnin.judging.signatures import TABLE, config_row, signature_of
+from burnin.judging.signatures import TABLE, config_row, signature_of, stops_run
 from burnin.judging.xids import applications
 
 STATE_KINDS = frozenset(row.kind for row in TABLE if row.state)
@@ -60,6 +60,21 @@ def signals(run: Run, context: Context, places: Places) -> None:
             text = f"{seen['kind']}: {seen['text']}"[:300]
             run.note_trouble(row.fault, text, action, run.place(seen), seen["text"], row)
     _name_ports(run)
+
+
+def must_stop(result: Mapping[str, Any], context: Context) -> str:
+    """Return what a run's probes so far show that forbids going on, or "": only what lasts or is new in the run.
+
+    A kernel log lists old events, too, and counters stand where they stood: neither ends a run by being there.
+    """
+    places = gpu_places([result], context.gpus_per_node)
+    for seen in counting(result, context.gpus_per_node, STATE_KINDS, places):
+        within = seen["kind"] == "link_effective_ber" and (seen.get("value") or 0.0) <= context.criteria["fabric_ber"]
+        if seen.get("when") and stops_run(seen) and not within:
+            return f"{seen['kind']} on {seen['node']}: {seen['text']}"[:300]
+    run = Run(result, result["workload"], result["group"], list(result["nodes"]))
+    xids.judge(run, context, places)
+    return str(run.findings[0]["reason"])[:300] if run.findings else ""
 
 
 def _name_ports(run: Run) -> None:

@@ -75,6 +75,8 @@ def _look(run: Run, context: Context, places: Places) -> None:
     if result["state"] in ("complete", "stopped"):
         _iterations(run)
         _probes(run)
+    if result["state"] == "stopped":
+        _stopped(run)
     if result["step"] == "resume" and result["state"] == "complete":
         for item in resume.judge(result, context.criteria["loss_band"]):
             run.findings.append(run.finding(None, **{**item, "scope": "config"}))
@@ -132,6 +134,17 @@ def _iterations(run: Run) -> None:
         )
 
 
+def _stopped(run: Run) -> None:
+    """A run that was ended early has not filled its window: if nothing else says why, that alone is no pass."""
+    if run.findings or run.trouble or run.cause:
+        return
+    reason = run.result["reason"]
+    if run.result["step"] == "halves" and not run.result["iterations"]:
+        run.cause, run.cause_text = "overlap", reason
+    else:
+        run.note_trouble("", f"the run was stopped: {reason}"[:400], "read why the run was stopped", run.last_output())
+
+
 def _probes(run: Run) -> None:
     """Every node must have been read, before and after, by every tool (a retest is itself the reading)."""
     if run.result["step"] == "retest":
@@ -146,6 +159,18 @@ def _probes(run: Run) -> None:
             if unknown or not seen["tools"]:
                 why = f" ({seen['problems'][0]})" if seen["problems"] else ""
                 run.unread[node] = f"{', '.join(unknown) or 'the probe'} could not be read {when} the run{why}"
+        _unexplained(run, node)
+
+
+def _unexplained(run: Run, node: str) -> None:
+    """A tool that found a failure only after the run is no pass, even if no row of the table knows what it saw.
+
+    The kernel log is left out: what its new lines mean is the Xid table's and the signatures' to say.
+    """
+    before, after = (run.result["probes"].get(w, {}).get(node, {}).get("tools", {}) for w in ("before", "after"))
+    new = sorted(t for t, v in after.items() if v == "fail" and before.get(t) == "pass" and t != "dmesg")
+    if new and not any(f["node"] == node for f in run.findings):
+        run.unread.setdefault(node, f"{', '.join(new)} found a failure in this run that no criterion names")
 
 
 # ------------------------------------------------------------------------------------------------------- across runs

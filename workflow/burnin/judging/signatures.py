@@ -677,9 +677,3 @@ def stops_run(seen: Seen) -> bool:
         return int(seen.get("value") or 0) in _fatal_xids()
     row = signature_of(seen)
     return row is not None and row.stops and row.scope in ("node", "group", "config")
-
-
-def state_stops_run(seen: Seen) -> bool:
-    """Tell whether a signal of the probe *before* a run forbids it: only what lasts, never an old event."""
-    row = signature_of(seen)
-    return row is not None and row.state and row.stops and row.scope == "node"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,27 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
         end = {"time": start["time"], "exit": None, "ended": "interrupted", "summary": summary}
         result["interrupted"].append(_iteration(spec, folder, start, end))
         result["signals"] += _signals(summary["signals"], f"{folder.name}/{start['output']}")
+    _add_probes(result, found)
+    times = [r["time"] for r in found if "time" in r]
+    result["started"], result["ended"] = (min(times), max(times)) if times else (None, None)
+    result["hours"] = sum(max(0.0, e["time"] - s["time"]) for s, e in pairs) / 3600
+    result["jobs"] = [str(r["job_id"]) for r in found if r["type"] == "job" and r.get("job_id")]
+    result["facts"] = next((r["facts"] for r in reversed(found) if r["type"] in ("final", "cancelled")), {})
+    return result
+
+
+def probed(spec: RunSpec, number: int) -> dict[str, Any]:
+    """Return the result of an attempt as far as its probes tell it, without reading any output again."""
+    found = attempts.records(spec, number) or []
+    result = empty(spec, "complete", "")
+    _add_probes(result, found)
+    times = [r["time"] for r in found if "time" in r]
+    result["started"], result["ended"] = (min(times), max(times)) if times else (None, None)
+    return result
+
+
+def _add_probes(result: dict[str, Any], found: Sequence[Mapping[str, Any]]) -> None:
+    """Add the journal's probes and the signals in them to a result."""
     for record in (r for r in found if r["type"] == "probe"):
         for node, summary in record["nodes"].items():
             result["probes"].setdefault(record["when"], {})[node] = {
@@ -72,12 +93,6 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
             }
             for item in _signals(summary["signals"], summary.get("file") or ""):
                 result["signals"].append({**item, "node": node, "when": record["when"]})
-    times = [r["time"] for r in found if "time" in r]
-    result["started"], result["ended"] = (min(times), max(times)) if times else (None, None)
-    result["hours"] = sum(max(0.0, e["time"] - s["time"]) for s, e in pairs) / 3600
-    result["jobs"] = [str(r["job_id"]) for r in found if r["type"] == "job" and r.get("job_id")]
-    result["facts"] = next((r["facts"] for r in reversed(found) if r["type"] in ("final", "cancelled")), {})
-    return result
 
 
 def read_output(spec: RunSpec, path: Path) -> dict[str, Any]:

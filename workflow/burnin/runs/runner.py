@@ -20,7 +20,9 @@ from statistics import median
 from typing import Any
 
 from burnin import hpl_dat, parsers, storage
-from burnin.judging.signatures import state_stops_run, stops_run
+from burnin.judging.diagnosis import must_stop
+from burnin.judging.run import Context
+from burnin.judging.signatures import stops_run
 from burnin.runs import attempts, journal, launching, results, settle
 from burnin.runs.barrier import Barrier
 from burnin.runs.probing import Probe
@@ -175,13 +177,7 @@ class Runner:
                 break
         self._silent_since = None
         self._note("probe", when=when, nodes=nodes)
-        broken = [
-            f"{item['kind']} on {n}: {item['text']}"
-            for n, s in nodes.items()
-            for item in s["signals"]
-            if state_stops_run(item)
-        ]
-        return broken[0][:300] if broken else ""
+        return self.broken_now() if when == "before" else ""
 
     def _wait_for_slurm(self, patience: float) -> bool:
         """Pause because nothing could be launched; return False when that has lasted too long, or is no such case."""
@@ -209,6 +205,12 @@ class Runner:
         if len(done) < 3:
             return float(self.watch["hang_first_seconds"])
         return float(max(self.watch["hang_least_seconds"], self.watch["hang_factor"] * median(done)))
+
+    def broken_now(self) -> str:
+        """Return what the probes so far show that forbids going on, or an empty text: what lasts, or is new in this run."""
+        config = self.spec.config
+        context = Context(self.spec.gpus_per_node, config.criteria, "", {}, 0)
+        return must_stop(results.probed(self.spec, self.number), context)
 
     def cancel_first_job(self, facts: dict[str, Any]) -> None:
         """End the first job of the resume test: result first, then scancel.
@@ -308,10 +310,7 @@ class _Watched:
             return
         self.runner._note("probe", when=self._probe.name, nodes=nodes)
         self._probe = None
-        for summary in nodes.values():
-            for item in summary["signals"]:
-                if not self.reason and stops_run(item):
-                    self.reason = f"{item['kind']}: {item['text']}"[:300]
+        self.reason = self.reason or self.runner.broken_now()
 
     def _read(self) -> bool:
         """Read what is new; return whether anything was."""
