@@ -206,3 +206,14 @@ def test_the_first_plan_waits_for_the_preflight_and_the_summary_tells_it(tmp_pat
     assert {f["node"] for f in lab.summary["preflight"]["findings"]} == {"dgx03"}
     assert set(lab.faults()) == {"dgx03"}, "failed by its runs; the preflight only tells"
     assert "Nothing to be done" in (again := lab.snakemake("single")).stdout + again.stderr
+
+
+def test_squad_is_off_and_finds_a_node_that_computes_wrong_where_it_runs(tmp_path: Path) -> None:
+    fault = {"kind": "silent_data_corruption", "node": "dgx02", "part": "gpu2", "workload": "squad"}
+    lab = Lab(
+        tmp_path, [fault], workloads=["squad"], windows={"squad": {"default": {"iterations": 1}}},
+        watch={"hang_first_seconds": 30, "hang_least_seconds": 30},
+    )  # fmt: skip
+    lab.snakemake("single")
+    assert set(lab.faults()) == {"dgx02"} and lab.summary["nodes"]["dgx02"]["failed_workload"] == "squad"
+    assert set(lab.statuses().values()) == {"failed", "accepted"}, "squad runs on single nodes only: the ladder is over"

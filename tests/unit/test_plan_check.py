@@ -181,10 +181,12 @@ def test_a_suggested_batch_fits_and_a_refused_one_does_not(gbs: int, mbs: int, s
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def loaded(nodes: int, training: dict[str, Any] | None = None, **changes: Any) -> configuration.Config:
+def loaded(
+    nodes: int, training: dict[str, Any] | None = None, recipe: str = "workloads", **changes: Any
+) -> configuration.Config:
     """Return the shipped config for so many nodes, with changes of nemo's training and of the slurm section."""
     raw = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
-    raw["workload_definitions"] = yaml.safe_load((ROOT / "config" / "workloads.yaml").read_text(encoding="utf-8"))
+    raw["workload_definitions"] = yaml.safe_load((ROOT / "config" / f"{recipe}.yaml").read_text(encoding="utf-8"))
     raw["workload_definitions"]["nemo"]["training"] |= training or {}
     raw["nodes"] = f"dgx[0001-{nodes:04d}]"
     raw["slurm"] |= changes.pop("slurm", {})
@@ -194,6 +196,15 @@ def loaded(nodes: int, training: dict[str, Any] | None = None, **changes: Any) -
 @pytest.mark.parametrize("nodes", [*range(1, 9), 16, 31, 1024])
 def test_the_shipped_config_passes_on_any_number_of_nodes(nodes: int) -> None:
     check_config(loaded(nodes))
+
+
+@pytest.mark.parametrize("nodes", [1, 7, 8])
+def test_the_second_recipe_is_valid_and_differs_in_the_training_only(nodes: int) -> None:
+    bridge, nemo = loaded(nodes, recipe="workloads-megatron-bridge"), loaded(nodes)
+    check_config(bridge)
+    assert all(bridge.definition(w) == nemo.definition(w) for w in ("nccl", "hpl"))
+    assert bridge.definition("nemo")["training"] == nemo.definition("nemo")["training"]
+    assert "run_recipe.py" in bridge.definition("nemo")["commands"]["pretrain"]
 
 
 def test_the_sizes_are_those_of_the_ladder() -> None:
