@@ -188,7 +188,7 @@ def _best(path: Path, tools: list[str], size: int) -> tuple[str, Reading] | None
 
 def text_of(verdict: Verdict, folder: Path) -> str:
     """Return the judgement for people."""
-    from burnin.judging.story import SURE, headline
+    from burnin.judging.story import SURE, sight
     from burnin.nodes import fold
 
     def wrap(text: str, first: str, rest: str | None = None) -> list[str]:
@@ -208,7 +208,7 @@ def text_of(verdict: Verdict, folder: Path) -> str:
     for number, item in enumerate(verdict.findings, 1):
         who = item["node"] or {"config": "configuration", "group": "the job's nodes"}.get(item["scope"], "unknown host")
         lines += wrap(
-            f"{number}. {who}: {headline(item)} ({item['fault']}, part {item['part']}) [{item['signal']}]",
+            f"{number}. {who}: {sight(item)} ({item['fault']}, part {item['part']}) [{item['signal']}]",
             "  ",
             "     ",
         )

@@ -185,7 +185,7 @@ TABLE: tuple[Signature, ...] = (
         state=True,
         when=lambda s: s.get("when") == "before",
     ),
-    Signature("gpu_lost", "gpu_off_bus", "node", 2, _gpu, RESEAT, state=True),
+    Signature("gpu_lost", "gpu_off_bus", "node", 3, _gpu, RESEAT, state=True),
     Signature(
         "row_remap_failed",
         "row_remap_failed",

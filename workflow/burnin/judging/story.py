@@ -42,6 +42,23 @@ FAULTS: Mapping[str, str] = {
     "missing_gpu": "a GPU is missing",
     "probe_unreadable": "its tools cannot be read",
 }
+#: What a signal shows, where that says more than the fault it stands for.
+SIGNALS: Mapping[str, str] = {
+    "throttle": "{part} throttles",
+    "dcgm_health": "DCGM is not content with {part}",
+    "cuda_error": "the process on {part} got a CUDA error",
+    "cuda_ecc": "the process on {part} got an uncorrectable memory error",
+    "gpu_requires_reset": "{part} asks for a reset",
+    "gpu_temperature": "{part} is much hotter than its neighbours",
+    "nccl_port_error": "NCCL saw a port error on {part}",
+    "ib_port_down": "the kernel saw the port of {part} go down",
+    "link_down_count": "the link of {part} went down",
+    "link_recovery_count": "the link of {part} had to recover",
+    "link_effective_ber": "the bit error rate of {part} is too high",
+    "module_rx_power": "a lane of {part} receives too little light",
+    "ecc_uncorrectable": "{part} counted uncorrectable memory errors",
+    "hca_event": "the adapter of {part} complained",
+}
 SURE = {
     "certain": "The tool names the part: this is certain.",
     "likely": "This is the likely cause, not a proven one.",
@@ -65,6 +82,11 @@ def headline(found: Finding) -> str:
         found["part"], found["part"]
     )
     return FAULTS.get(found["fault"], "{part}: " + str(found["fault"])).format(part=part)
+
+
+def sight(found: Finding) -> str:
+    """Return a finding in one clause: what was seen."""
+    return SIGNALS[found["signal"]].format(part=found["part"]) if found["signal"] in SIGNALS else headline(found)
 
 
 def run_of(found: Finding) -> str:
@@ -171,9 +193,11 @@ def _failed(name: str, summary: Mapping[str, Any], mine: Sequence[Gate], sources
 
 def _seen(number: int, item: Finding, sources: Sources) -> list[str]:
     """Tell one finding with its evidence quoted."""
-    what = headline(item)
+    what = sight(item)
     measure = ""
-    if item["value"] is not None and item["limit"] is not None:
+    if str(item["signal"]).startswith("xid"):
+        measure = f", {item['value']:.0f} times" if (item["value"] or 0) > 1 else ""
+    elif item["value"] is not None and item["limit"] is not None:
         measure = f": {item['value']:.6g} {item['unit'] or ''}".rstrip() + f", limit {item['limit']:.6g}"
         if item["unit"] == "events":
             measure = "" if item["value"] == 1 else f", {item['value']:.0f} times in this run"
