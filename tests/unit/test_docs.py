@@ -29,7 +29,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["make_configuration", "make_reading"])
+@pytest.mark.parametrize("name", ["make_configuration", "make_judging", "make_reading"])
 def test_a_generated_page_is_current(name: str) -> None:
     module = script(name)
     assert module.PAGE.read_text(encoding="utf-8") == module.render(), f"run: python docs/{name}.py"
