@@ -9,103 +9,26 @@ from typing import Any
 
 from burnin.judging.heat import judge_heat
 from burnin.judging.run import Context
-from burnin.ladder import Heat, LadderConfig, isolation_document, next_heat, replay, steps
+from burnin.ladder import Heat, LadderConfig, next_heat, replay
+from burnin.simulate import CRITERIA, DEFINITIONS, TOOLS, iteration, ladder_of, plan_of, result, usual
 
-DEFINITIONS: dict[str, dict[str, Any]] = {
-    "nccl": {"commands": {"all_reduce": ""}, "metric": "busbw"},
-    "hpl": {"commands": {"hpl": ""}, "metric": "gflops"},
-    "nemo": {"commands": {"pretrain": ""}, "metric": "step_time"},
-}
-VALUES = {"nccl": (373.0, "GB/s"), "hpl": (4.3e5, "GFLOPS"), "nemo": (2.1, "s")}
-CRITERIA: dict[str, Any] = {
-    "source": "test",
-    "date": "2026-01-01",
-    "spread": {w: {"tolerance": 0.05, "least_peers": 3} for w in DEFINITIONS},
-    "mad_factor": 5,
-    "baselines": [],
-    "halves_overlap": 0.9,
-    "loss_band": 0.1,
-    "fabric_ber": 1e-12,
-    "xid": {},
-}
-TOOLS = {"dmesg": "pass", "nvidia-smi": "pass", "ipmi": "pass"}
-
-
-def usual(workload: str, nodes: int) -> float:
-    """Return the value of a healthy run: Gflops count all nodes, bandwidth does not."""
-    return VALUES[workload][0] * (nodes if workload == "hpl" else 1)
+__all__ = [
+    "CRITERIA",
+    "DEFINITIONS",
+    "TOOLS",
+    "Campaign",
+    "context",
+    "iteration",
+    "ladder",
+    "plan_of",
+    "result",
+    "usual",
+]
 
 
 def ladder(count: int, workloads: Sequence[str] = ("nccl", "hpl")) -> LadderConfig:
     """Return a ladder of `count` nodes; the resume step is left out, as with `resume_test.workload: null`."""
-    per_step = {s.name: tuple(workloads) for s in steps(count) if s.name != "resume"}
-    return LadderConfig(tuple(f"n{i:03d}" for i in range(count)), per_step)
-
-
-def plan_of(heat: Heat) -> dict[str, Any]:
-    """Return plan.json of a heat (what judging reads of it)."""
-    groups = {
-        g.name: {
-            "nodes": list(g.nodes),
-            "owed": list(g.owed),
-            "workloads": list(g.workloads),
-            "isolation": isolation_document(g.isolation) if g.isolation else None,
-        }
-        for g in heat.groups
-    }
-    trials = [t.to_dict() for t in heat.trials]
-    return {"campaign": "test", "step": heat.step, "heat": heat.heat, "groups": groups, "trials": trials}
-
-
-def iteration(number: int, workload: str, value: float | None = None, **changes: Any) -> dict[str, Any]:
-    """Return a passing iteration."""
-    value_of_one, unit = VALUES[workload]
-    return {
-        "iteration": number,
-        "command": next(iter(DEFINITIONS[workload]["commands"])),
-        "start": 1000.0 + number * 10,
-        "end": 1010.0 + number * 10,
-        "exit": 0,
-        "output": f"attempt0/out-{number:05d}.log",
-        "verdict": "pass",
-        "complete": True,
-        "value": value_of_one if value is None else value,
-        "value_line": 7,
-        "unit": unit,
-        "problems": [],
-        "ended": "itself",
-        "facts": {},
-    } | changes
-
-
-def result(step: str, heat: int, workload: str, group: str, nodes: Sequence[str], **changes: Any) -> dict[str, Any]:
-    """Return a passing result; `changes` replace its keys."""
-    probe = {n: {"tools": dict(TOOLS), "problems": [], "file": f"attempt0/probe/{n}.txt", "time": 1.0} for n in nodes}
-    return {
-        "campaign": "test",
-        "step": step,
-        "heat": heat,
-        "workload": workload,
-        "group": group,
-        "phase": "result",
-        "nodes": list(nodes),
-        "state": "complete",
-        "reason": "the window is full",
-        "casualty": None,
-        "window": {"iterations": 2},
-        "attempt": 0,
-        "iterations": [iteration(n, workload, usual(workload, len(nodes))) for n in (0, 1)],
-        "interrupted": [],
-        "signals": [],
-        "probes": {"before": probe, "after": {n: dict(p) for n, p in probe.items()}},
-        "facts": {},
-        "started": 1000.0,
-        "ended": 1020.0,
-        "hours": 20 / 3600,
-        "jobs": [],
-        "earlier_attempts": 0,
-        "spec": "0",
-    } | changes
+    return ladder_of(count, workloads)
 
 
 def context(**changes: Any) -> Context:

@@ -17,6 +17,7 @@ import click
 from burnin.commands.baseline import baseline
 from burnin.commands.explain import explain
 from burnin.commands.judge import judge
+from burnin.commands.simulate import simulate
 from burnin.errors import CampaignError
 
 
@@ -28,6 +29,7 @@ def cli() -> None:
 cli.add_command(baseline)
 cli.add_command(explain)
 cli.add_command(judge)
+cli.add_command(simulate)
 
 
 def main() -> NoReturn:

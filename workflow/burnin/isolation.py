@@ -229,7 +229,7 @@ def _hopeless(case: Case, trials: Sequence[Trial], fails: Sequence[Trial], repea
     enough = 3 if len(mine) > 2 else 1
     if small and (len({t.heat for t in small}) >= enough or case.kind == "pairs"):
         return f"too few nodes that passed this step to fill groups of {case.size}: smaller groups passed, which says nothing"
-    root = min(f.heat for f in fails if set(f.suspects) & mine)
+    root = min(f.heat for f in [*case.fails, *fails] if f in case.fails or set(f.suspects) & mine)
     rounds = {t.heat for t in trials if t.heat > root and t.failed is not None and set(t.suspects) & mine}
     most = 4 * math.ceil(math.log2(max(2, max(len(f.nodes) for f in fails)))) + 2 * repeats + 4
     return f"not found in {len(rounds)} rounds of tests" if len(rounds) >= most else ""

@@ -210,10 +210,13 @@ def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
         done = {n: standing.passed[n] for n in roster}
         owed = {n: tuple(w for w in workloads if (step.name, w) not in done[n]) for n in roster}
         owing = [n for n in roster if owed[n]]
-        if not owing:
-            continue
         known = _known(standing, step.name)
+        if not owing and not any(t.failed for t in known):
+            continue
+        # whoever passed with others may still be suspect: a failure that nobody explained is followed to its end
         groups = _groups(step, roster, owing, owed, standing, config, known)
+        if not groups:
+            continue
         return Heat(step.name, standing.heats.get(step.name, 0), tuple(groups), tuple(known))
     return None
 

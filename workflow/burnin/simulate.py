@@ -1,0 +1,524 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole campaigns in memory: the real ladder and the real gates over random clusters, faults, repairs and operators.
+
+No Snakemake, Slurm, clock or file. What a run would leave is a result as the runner writes it. `simulate` drives one
+campaign from a seed; `violations` holds it against what must never happen:
+
+(a) no node with an unrepaired fault that could show is accepted; (b) no healthy node is failed; (c) an accepted node
+has, after its last repair, a passing run of full size in every step and workload; (d) groups only have nodes that
+passed the step before; (e) every campaign ends; (f) verdicts do not depend on the order of results, nor on restarts;
+(g) what the configuration or the operator did drops nobody.
+
+What the truth is measured by: a fault that comes and goes counts for (a) if it showed in a run with nothing else wrong
+and nobody of that run was held for it; a slow node does not count (with few peers nobody can know), a node convicted for it must be slow.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from burnin.judging.heat import judge_heat
+from burnin.judging.run import Context
+from burnin.ladder import Heat, LadderConfig, heat_of_standing, isolation_document, next_heat, replay, steps
+
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "nccl": {"commands": {"all_reduce": ""}, "metric": "busbw"},
+    "hpl": {"commands": {"hpl": ""}, "metric": "gflops"},
+}
+VALUES = {"nccl": (373.0, "GB/s"), "hpl": (4.3e5, "GFLOPS")}
+CRITERIA: dict[str, Any] = {
+    "source": "test",
+    "date": "2026-01-01",
+    "spread": {w: {"tolerance": 0.05, "least_peers": 3} for w in DEFINITIONS},
+    "mad_factor": 5,
+    "baselines": [],
+    "halves_overlap": 0.9,
+    "loss_band": 0.1,
+    "fabric_ber": 1e-12,
+    "xid": {},
+}
+TOOLS = {"dmesg": "pass", "nvidia-smi": "pass", "ipmi": "pass"}
+RETEST = "diag"
+
+
+# ----------------------------------------------------------------------------------------------- what runs leave behind
+
+
+def usual(workload: str, nodes: int) -> float:
+    """Return the value of a healthy run: Gflops count all nodes, bandwidth does not."""
+    return VALUES[workload][0] * (nodes if workload == "hpl" else 1)
+
+
+def ladder_of(count: int, workloads: Sequence[str] = ("nccl", "hpl")) -> LadderConfig:
+    """Return a ladder of `count` nodes without a resume step."""
+    per_step = {s.name: tuple(workloads) for s in steps(count) if s.name != "resume"}
+    return LadderConfig(tuple(f"n{i:03d}" for i in range(count)), per_step)
+
+
+def plan_of(heat: Heat, repeats: int | None = None) -> dict[str, Any]:
+    """Return plan.json of a heat (what judging reads of it)."""
+    groups = {
+        g.name: {
+            "nodes": list(g.nodes),
+            "owed": list(g.owed),
+            "workloads": list(g.workloads),
+            "isolation": isolation_document(g.isolation) if g.isolation else None,
+        }
+        for g in heat.groups
+    }
+    plan = {
+        "campaign": "test", "step": heat.step, "heat": heat.heat, "groups": groups,
+        "trials": [t.to_dict() for t in heat.trials],
+    }  # fmt: skip
+    return plan if repeats is None else {**plan, "repeats": repeats}
+
+
+def iteration(number: int, workload: str, value: float | None = None, **changes: Any) -> dict[str, Any]:
+    """Return a passing iteration."""
+    value_of_one, unit = VALUES.get(workload, (1.0, ""))
+    return {
+        "iteration": number,
+        "command": next(iter(DEFINITIONS[workload]["commands"])) if workload in DEFINITIONS else workload,
+        "start": 1000.0 + number * 10,
+        "end": 1010.0 + number * 10,
+        "exit": 0,
+        "output": f"attempt0/out-{number:05d}.log",
+        "verdict": "pass",
+        "complete": True,
+        "value": value_of_one if value is None else value,
+        "value_line": 7,
+        "unit": unit,
+        "problems": [],
+        "ended": "itself",
+        "facts": {},
+    } | changes
+
+
+def result(step: str, heat: int, workload: str, group: str, nodes: Sequence[str], **changes: Any) -> dict[str, Any]:
+    """Return a passing result; `changes` replace its keys."""
+    probe = {n: {"tools": dict(TOOLS), "problems": [], "file": f"attempt0/probe/{n}.txt", "time": 1.0} for n in nodes}
+    value = usual(workload, len(nodes)) if workload in VALUES else None
+    return {
+        "campaign": "test",
+        "step": step,
+        "heat": heat,
+        "workload": workload,
+        "group": group,
+        "phase": "result",
+        "nodes": list(nodes),
+        "state": "complete",
+        "reason": "the window is full",
+        "casualty": None,
+        "window": {"iterations": 2},
+        "attempt": 0,
+        "iterations": [iteration(n, workload, value) for n in (0, 1)],
+        "interrupted": [],
+        "signals": [],
+        "probes": {"before": probe, "after": {n: dict(p) for n, p in probe.items()}},
+        "facts": {},
+        "started": 1000.0,
+        "ended": 1020.0,
+        "hours": 20 / 3600,
+        "jobs": [],
+        "earlier_attempts": 0,
+        "spec": "0",
+    } | changes
+
+
+def hang(found: dict[str, Any]) -> dict[str, Any]:
+    """Let a run hang, with no evidence of who it was."""
+    found |= {"state": "stopped", "reason": "hang: no output for 300 s", "iterations": found["iterations"][:1]}
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- faults
+
+
+@dataclass(slots=True)
+class Fault:
+    """Something wrong. `nodes`: the one node, or the two ends of a link.
+
+    `how`: `signal` (a tool names the node), `crash` (the node dies), `mute` (the group hangs and nobody is named),
+    `slow`. `chance`: with which it shows in a run. `shown`: the event and nodes of a run in which it showed alone.
+    """
+
+    nodes: tuple[str, ...]
+    how: str
+    workload: str | None
+    min_nodes: int
+    first: int  # index of the first step in which it shows
+    chance: float = 1.0
+    shown: tuple[int, tuple[str, ...]] | None = None
+
+    def text(self) -> str:
+        """Return it in words."""
+        often = "" if self.chance == 1 else f", in {self.chance:.0%} of the runs"
+        what = f"link {self.nodes[0]}-{self.nodes[1]}" if len(self.nodes) > 1 else self.nodes[0]
+        return f"{what} {self.how} at >= {self.min_nodes} nodes{often}"
+
+
+@dataclass(slots=True)
+class Simulation:
+    """A campaign that was driven to its end, and the truth about it."""
+
+    seed: int
+    config: LadderConfig
+    faults: list[Fault]
+    events: list[dict[str, Any]] = field(default_factory=list)
+    heats: list[tuple[Heat, int, int]] = field(default_factory=list)  # with events before it, and nodes in the roster
+    config_fault: tuple[str, str] | None = None  # (step, workload)
+    operator: dict[tuple[str, int], str] = field(default_factory=dict)
+    tests: int = 0
+    rounds: int = 0
+    hours: float = 0.0
+    node_hours: float = 0.0
+    stops: int = 0
+    broken: list[str] = field(default_factory=list)  # violations seen on the way
+
+    def gates(self) -> list[dict[str, Any]]:
+        """Return the gates in order."""
+        return [e for e in self.events if "repair" not in e]
+
+
+SIGNALS = (
+    ("gpu_lost", {"text": "GPU is lost", "gpu": 5}),
+    ("fan_failed", {"text": "FAN6_F | 0 RPM | cr", "device": "FAN6_F"}),
+    ("link_down_count", {"text": "Link Down Counter : 2", "value": 2.0, "device": "mlx5_3"}),
+)
+
+
+def _show(found: dict[str, Any], fault: Fault) -> None:
+    """Let a fault show in a result as the tools would show it."""
+    node = fault.nodes[0]
+    if found["state"] != "complete":
+        return
+    if fault.how == "signal":
+        kind, fields = SIGNALS[sum(map(ord, node)) % len(SIGNALS)]
+        place = {"line": 9, "file": f"attempt0/probe-after/{node}.txt", "node": node, "when": "after"}
+        found["signals"].append({"kind": kind, **fields, **place})
+    elif fault.how == "crash":
+        death = {"state": "NODE_FAIL", "lost": [node], "text": "node down", "job_id": "1"}
+        found |= {"state": "casualty", "casualty": death}
+    elif fault.how == "slow":
+        for item in found["iterations"]:
+            item["value"] *= 0.7
+    else:
+        hang(found)
+
+
+# ------------------------------------------------------------------------------------------------------- the campaign
+
+
+def scenario(seed: int, nodes: int | None = None) -> Simulation:
+    """Return a cluster with its faults and operator, all from the seed. `nodes`: its size, else 1 to 33."""
+    chance = random.Random(seed)
+    count = nodes or chance.choice([1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 12, 13, 16, 16, 17, 21, 24, 33])
+    config = ladder_of(count, chance.choice([("nccl",), ("nccl", "hpl"), ("nccl", "hpl")]))
+    config = LadderConfig(config.nodes, {**config.workloads, "retest": (RETEST,)})
+    names = [s.name for s in config.steps()]
+    done = Simulation(seed, config, [])
+    workloads = [None, *config.workloads["single"]]
+    world = chance.choice(["nodes", "nodes", "nodes", "links", "comes and goes", "operator"])
+    if world == "nodes":
+        for node in chance.sample(config.nodes, chance.randint(0, min(count, max(1, count // 4)))):
+            how = chance.choice(["signal", "crash", "mute", "mute", "slow"])
+            least = chance.choice([1, 1, 2, 2, 4, count // 2, count])
+            fault = Fault((node,), how, chance.choice(workloads), max(1, least), chance.randrange(len(names)))
+            done.faults.append(fault)
+    elif world == "links" and count > 1:
+        ends = chance.sample(config.nodes, 2)
+        done.faults.append(Fault(tuple(ends), "mute", chance.choice(workloads), chance.choice([2, 2, 4, count]), 0))
+        if chance.random() < 0.4:
+            rest = [n for n in config.nodes if n not in ends]
+            done.faults += [
+                Fault((n,), "signal", None, 1, chance.randrange(len(names)))
+                for n in chance.sample(rest, min(1, len(rest)))
+            ]
+    elif world == "comes and goes":
+        node = chance.choice(config.nodes)
+        how = chance.choice(["signal", "mute", "mute"])
+        done.faults.append(Fault((node,), how, None, chance.choice([1, 2]), 0, chance.uniform(0.2, 0.9)))
+    if world == "operator" and chance.random() < 0.5:
+        done.config_fault = (chance.choice(names), chance.choice(config.workloads["single"]))
+    if world == "operator" or chance.random() < 0.3:
+        states = ["CANCELLED", "TIMEOUT", "FAILED", "VANISHED", "OUT_OF_MEMORY", "unread"]
+        for name in chance.sample(names, chance.randint(1, min(3, len(names)))):
+            done.operator[name, chance.choice([0, 0, 1, 2])] = chance.choice(states)
+    return done
+
+
+def _run(sim: Simulation, step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return what one run leaves behind."""
+    found = result(step, heat, workload, group, nodes)
+    names = [s.name for s in sim.config.steps()]
+    at = names.index(step) if step in names else -1
+    struck = sim.operator.get((step, heat)) if step != "retest" else None
+    if struck == "unread":
+        del found["probes"]["after"][nodes[0]]
+    elif struck:
+        death = {"state": struck, "lost": [], "text": "ended from outside", "job_id": "1"}
+        return found | {"state": "casualty", "casualty": death, "iterations": [], "probes": {}}
+    if sim.config_fault == (step, workload):
+        signal = {"kind": "oom_gpu", "text": "CUDA out of memory", "line": 3, "file": "attempt0/out-00000.log"}
+        failed = found["iterations"][0] | {"verdict": "fail", "exit": 1}
+        return found | {"state": "stopped", "reason": "oom_gpu", "signals": [signal], "iterations": [failed]}
+    showing = []
+    for number, fault in enumerate(sim.faults):
+        if not set(fault.nodes) <= set(nodes) or len(nodes) < fault.min_nodes:
+            continue
+        if step == "retest":
+            if fault.first > 0 or fault.how in ("mute", "slow"):
+                continue  # the diagnostic does not see everything
+        elif at < fault.first or fault.workload not in (None, workload):
+            continue
+        if (
+            fault.chance < 1
+            and random.Random(f"{sim.seed} {number} {step} {heat} {workload} {group}").random() > fault.chance
+        ):
+            continue
+        showing.append(fault)
+    for fault in showing:
+        _show(found, fault)
+    if len(showing) == 1 and not struck:
+        showing[0].shown = (len(sim.events), tuple(nodes))
+    return found
+
+
+def simulate(seed: int, nodes: int | None = None, check: bool = True, most_heats: int = 400) -> Simulation:
+    """Drive a campaign to its end. `check`: hold every heat against (d), (f) on the way."""
+    sim = scenario(seed, nodes)
+    chance = random.Random(f"course {seed}")
+    repaired: dict[str, int] = {}
+    kept: list[dict[str, Any]] = []
+    while True:
+        standing = replay(sim.config, sim.events)
+        heat = heat_of_standing(sim.config, standing)
+        out = [n for n in (*standing.failed, *standing.unresolved) if repaired.get(n, 0) < 2]
+        if out and (heat is None or chance.random() < 0.15) and chance.random() < 0.5:
+            _repair(sim, chance.choice(sorted(out)), chance, repaired)
+            continue
+        if heat is None:
+            return sim
+        if len(sim.heats) >= most_heats:
+            sim.broken.append(f"(e) the campaign does not end: {len(sim.heats)} heats")
+            return sim
+        gate, results = _gate(sim, heat, kept)
+        if check:
+            _check_heat(sim, heat, standing.passed, standing.roster(sim.config.nodes))
+            if chance.random() < 0.3:
+                _check_order(sim, heat, gate, results, kept, chance)
+        _count(sim, heat, results)
+        for node, outcome in gate["outcome"].items():
+            if outcome == "failed" and not any(f.nodes == (node,) for f in sim.faults):
+                sim.broken.append(f"(b) {node} failed in {heat.step}/heat{heat.heat} and is healthy")
+        sim.heats.append((heat, len(sim.events), len(standing.roster(sim.config.nodes))))
+        sim.events.append(gate)
+        kept += results.values()
+        if gate["stopped"]:
+            sim.stops += 1
+            if gate["stopped"]["kind"] not in ("cancelled", "time_limit", "died", "inconclusive"):
+                sim.config_fault = None  # the operator follows the cure
+            if sim.stops > 10:
+                sim.broken.append(f"(e) it stops again and again: {gate['stopped']['text']}")
+                return sim
+
+
+def _context(heat: Heat, events: Sequence[Mapping[str, Any]], kept: Sequence[Mapping[str, Any]]) -> Context:
+    return Context(
+        gpus_per_node=8,
+        criteria=CRITERIA,
+        criteria_digest="c",
+        definitions=DEFINITIONS,
+        rerun_limit=2,
+        earlier=[r for r in kept if r["step"] == heat.step],
+        gates=[e for e in events if e.get("step") == heat.step],
+    )
+
+
+def _gate(
+    sim: Simulation, heat: Heat, kept: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], dict[tuple[str, str], dict[str, Any]]]:
+    """Run a heat and judge it."""
+    plan = plan_of(heat, sim.config.repeats)
+    results = {
+        (w, name): _run(sim, heat.step, heat.heat, w, name, g["nodes"])
+        for name, g in plan["groups"].items()
+        for w in g["workloads"]
+    }
+    return judge_heat(plan, results, _context(heat, sim.events, kept)), results
+
+
+def _repair(sim: Simulation, node: str, chance: random.Random, repaired: dict[str, int]) -> None:
+    """Record a repair, which fixes what is wrong, or does not."""
+    repaired[node] = repaired.get(node, 0) + 1
+    if chance.random() < 0.7:
+        sim.faults = [f for f in sim.faults if node not in f.nodes]
+    for fault in sim.faults:
+        if node in fault.nodes:
+            fault.shown = None
+    sim.events.append({"repair": {"node": node, "part": "gpu5", "fix": "reseated GPU5", "by": "op"}})
+
+
+def _count(sim: Simulation, heat: Heat, results: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+    """Count tests, hours (one a run; a run that stops early takes a tenth) and node-hours."""
+    tests = sum(len(g.workloads) for g in heat.groups if g.isolation)
+    sim.tests += tests
+    sim.rounds += tests > 0
+    spent: dict[str, float] = {}
+    for (_, name), found in results.items():
+        hours = 1.0 if found["state"] == "complete" else 0.1
+        spent[name] = spent.get(name, 0.0) + hours
+        sim.node_hours += hours * len(found["nodes"])
+    sim.hours += max(spent.values(), default=0.0)
+
+
+# ---------------------------------------------------------------------------------------------------------- invariants
+
+
+def _check_heat(sim: Simulation, heat: Heat, passed: Mapping[str, set[tuple[str, str]]], roster: Sequence[str]) -> None:
+    """Check (d): nobody runs who has not passed the step before, nobody runs twice."""
+    members = [n for g in heat.groups for n in g.nodes]
+    if len(members) != len(set(members)):
+        sim.broken.append(f"(d) a node is in two groups of {heat.step}/heat{heat.heat}")
+    if not set(members) <= set(roster):
+        sim.broken.append(f"(d) {heat.step}/heat{heat.heat} has a node that is out")
+    if heat.step == "retest":
+        return
+    for step in sim.config.steps():
+        if step.name == heat.step:
+            return
+        if len(roster) < max(step.size, 2 if step.name == "halves" else 1):
+            continue
+        for node in members:
+            if not {(step.name, w) for w in sim.config.workloads[step.name]} <= passed[node]:
+                sim.broken.append(f"(d) {node} is in {heat.step}/heat{heat.heat} without {step.name}")
+
+
+def _check_order(
+    sim: Simulation,
+    heat: Heat,
+    gate: Mapping[str, Any],
+    results: Mapping[tuple[str, str], Any],
+    kept: Sequence[Mapping[str, Any]],
+    chance: random.Random,
+) -> None:
+    """Check (f): another order of finishing, and a restart that has only the files, give the same."""
+    keys = list(results)
+    chance.shuffle(keys)
+    events = json.loads(json.dumps(sim.events))
+    again = next_heat(sim.config, events)
+    if again != heat:
+        sim.broken.append(f"(f) a restart plans {heat.step}/heat{heat.heat} differently")
+        return
+    plan = json.loads(json.dumps(plan_of(heat, sim.config.repeats)))
+    judged = judge_heat(plan, {k: results[k] for k in keys}, _context(heat, events, list(kept)))
+    if json.dumps(judged, sort_keys=True) != json.dumps(gate, sort_keys=True):
+        sim.broken.append(f"(f) {heat.step}/heat{heat.heat} is judged differently in another order")
+
+
+def violations(sim: Simulation) -> list[str]:
+    """Return what must never happen and did: sentences with the invariant's letter."""
+    found = list(sim.broken)
+    standing = replay(sim.config, sim.events)
+    if heat_of_standing(sim.config, standing) is not None:
+        return found  # it did not end, and that is said
+    accepted = standing.roster(sim.config.nodes)
+    for fault in sim.faults:
+        if not set(fault.nodes) <= set(accepted) or fault.how == "slow":
+            continue
+        if fault.chance < 1 and not _unanswered(sim, fault):
+            continue
+        if fault.chance == 1 and not _could_show(sim, fault, accepted):
+            continue
+        found.append(f"(a) {fault.text()} is accepted")
+    since: dict[str, set[tuple[str, str]]] = {n: set() for n in sim.config.nodes}
+    sizes = {s.name: s.size for s in sim.config.steps()} | {"retest": 1}
+    rosters = {at: size for _, at, size in sim.heats}
+    for at, event in enumerate(sim.events):
+        if "repair" in event:
+            since[event["repair"]["node"]] = set()
+            continue
+        of = {n: len(g) for g in event["groups"].values() for n in g}
+        for node, workloads in event["passed"].items():
+            for workload in workloads:
+                key = (event["step"], workload)
+                least = sizes.get(event["step"]) or rosters[at] // (2 if event["step"] == "halves" else 1)
+                if of[node] >= min(least, rosters[at]):
+                    since[node].add(key)
+    for node in accepted:
+        for step in sim.config.steps():
+            if len(accepted) < max(step.size, 2 if step.name == "halves" else 1):
+                continue
+            for workload in sim.config.workloads[step.name]:
+                if (step.name, workload) not in since[node]:
+                    found.append(f"(c) {node} is accepted without {workload} in {step.name}")
+    if not sim.faults and not any("repair" in e for e in sim.events) and (standing.failed or standing.unresolved):
+        found.append("(g) the configuration or the operator dropped a node")
+    return found
+
+
+def _unanswered(sim: Simulation, fault: Fault) -> bool:
+    """Tell whether a fault that comes and goes showed, and nobody of that group was held for it."""
+    if fault.shown is None:
+        return False
+    at, group = fault.shown
+    for gate in (e for e in sim.events[at:] if "repair" not in e):
+        held = {n for n, o in gate["outcome"].items() if o == "failed"}
+        held |= {n for s in gate["suspects"] if s["unresolved"] for n in s["nodes"]}
+        if held & set(group):
+            return False
+    return True
+
+
+def _could_show(sim: Simulation, fault: Fault, accepted: Sequence[str]) -> bool:
+    """Tell whether those accepted must have met in a run that shows the fault."""
+    for number, step in enumerate(sim.config.steps()):
+        size = step.size or (len(accepted) // 2 if step.name == "halves" else len(accepted))
+        if len(fault.nodes) > 1 and step.name != "full":
+            continue
+        fits = len(accepted) >= max(step.size, 2 if step.name == "halves" else 1)
+        if fits and size >= fault.min_nodes and number >= fault.first:
+            return True
+    return False
+
+
+def report(sim: Simulation) -> str:
+    """Return a campaign in words: what it took, and the truth against the verdict."""
+    from burnin.nodes import fold
+
+    standing = replay(sim.config, sim.events)
+    accepted = standing.roster(sim.config.nodes)
+    lines = [
+        f"{len(sim.config.nodes)} nodes, seed {sim.seed}: {len(sim.heats)} heats, {sim.hours:.1f} h in all, "
+        f"{sim.node_hours:.0f} node-hours (1 h a run), {sim.tests} isolation tests in {sim.rounds} rounds, "
+        f"{sum('repair' in e for e in sim.events)} repairs, {sim.stops} stops",
+        f"  still wrong:  {'; '.join(f.text() for f in sim.faults) or 'nothing'}",
+        f"  accepted:     {fold(accepted) if accepted else 'nobody'}",
+    ]
+    for title, nodes in (("failed", standing.failed), ("suspect", standing.unresolved)):
+        if nodes:
+            lines.append(f"  {title + ':':13} {fold(nodes)}")
+    for gate in sim.gates():
+        for link in gate["links"]:
+            one, two = link["between"]
+            lines.append(f"  link:         {fold(one)} - {fold(two) if two else 'its partners'}")
+    return "\n".join(lines)
+
+
+def check(seed: int, nodes: int | None = None) -> tuple[int, list[str], dict[str, float]]:
+    """Return (seed, violations, figures) of one campaign; for many processes."""
+    sim = simulate(seed, nodes)
+    standing = replay(sim.config, sim.events)
+    figures: dict[str, float] = {
+        "heats": len(sim.heats),
+        "tests": sim.tests,
+        "suspects": len(standing.unresolved),
+        "failed": len(standing.failed),
+        "accepted": len(standing.roster(sim.config.nodes)),
+        "nodes": len(sim.config.nodes),
+    }
+    return seed, violations(sim), figures
