@@ -165,3 +165,15 @@ def test_a_launch_that_does_not_come_is_told_and_nobody_is_blamed_for_a_stack(tm
     document = world.run()
     assert {f["part"] for f in document["findings"]} == {"node"} and document["stack"] == {}
     assert "could not be started" in document["findings"][0]["reason"]
+
+
+def test_a_dry_run_is_kept_and_one_that_refuses_is_a_finding(tmp_path: Path) -> None:
+    line = "srun -N 1 -n 1 -w {node} nemo llm pretrain --factory llama3_8b --dryrun data.global_batch_size={global_batch_size}"
+    world = World(tmp_path, fabric=None, commands={"kernel": "uname -r"}, dry_runs={"nemo": line})
+    document = world.run()
+    text = (world.campaign.dir / document["dry_runs"]["nemo"]).read_text()
+    assert document["findings"] == [] and "128" in text
+    (tmp_path / "wrong").mkdir()
+    wrong = World(tmp_path / "wrong", fabric=None, commands={"kernel": "uname -r"}, dry_runs={"nemo": line + " a.b=1"})
+    (found,) = wrong.run()["findings"]
+    assert found["part"] == "config" and "dry run of nemo" in found["reason"]

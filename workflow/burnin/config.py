@@ -347,6 +347,10 @@ def _check_sense(config: Config) -> None:
             check_template(f"evidence.head_commands.{tool}", line, frozenset(["node"]))
         for tool, line in document["evidence"]["commands"].items():
             check_template(f"evidence.commands.{tool}", line, frozenset(["hca", "folder"]))
+    for workload, line in document["preflight"]["dry_runs"].items():
+        if workload not in document["workload_definitions"]:
+            raise ConfigError(f"preflight.dry_runs.{workload}", line, "the name of a workload", "correct or remove it")
+        check_template(f"preflight.dry_runs.{workload}", line, PLACEHOLDERS | {"node"})
     if document["preflight"]["fabric"]:
         check_template("preflight.fabric", document["preflight"]["fabric"], frozenset())
     if document["retest"]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from burnin import config as configuration
-from burnin import parsers, storage
+from burnin import parsers, plan_check, storage
 from burnin import preflight as rules
 from burnin.cluster.drain import node_states
 from burnin.config import Config
@@ -51,6 +51,8 @@ def run(target: Path) -> dict[str, Any]:
     nodes, said = _look(config, folder, environment)
     common = rules.common_stack(nodes)
     findings += said + rules.judge(nodes, common, int(config.document["gpus_per_node"]))
+    document["dry_runs"], said = _dry_runs(config, folder, next(iter(nodes), config.nodes[0]), environment)
+    findings += said
     document |= {"stack": common, "nodes": nodes, "findings": findings}
     if findings and section["on_finding"] == "stop":
         shown = "\n".join(f"  {sentence(f)}" for f in findings[:20])
@@ -129,8 +131,10 @@ def _stage(container: Mapping[str, str], timeout: float, environment: Mapping[st
     The lock is held by whoever imports; the image appears under its name only when it is whole.
     """
     file, image = Path(container["file"]), container["image"]
-    file.parent.mkdir(parents=True, exist_ok=True)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists() and not os.access(file.parent, os.W_OK):
+            return {"image": image, "file": str(file), "staged": False, "sha256": _digest(file)}
         with file.with_name(f".{file.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             staged = not file.exists()
@@ -175,10 +179,15 @@ def _checksum(file: Path) -> str:
         words = kept.read_text(encoding="utf-8").splitlines()
         if len(words) == 2 and words[1] == stamp:
             return words[0].split()[0]
-    with file.open("rb") as stream:
-        value = hashlib.file_digest(stream, "sha256").hexdigest()
+    value = _digest(file)
     storage.write_text(kept, f"{value}  {file.name}\n{stamp}\n")
     return value
+
+
+def _digest(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 # ------------------------------------------------------------------------------------------------------------ fabric
@@ -200,6 +209,42 @@ def _fabric(
         ]
     expected = len(config.nodes) * len(config.hcas)
     return facts | {"file": file}, rules.judge_fabric(reading, expected, section["extra_cas"], file)
+
+
+# ---------------------------------------------------------------------------------------------------------- dry runs
+
+
+def _dry_runs(
+    config: Config, folder: Path, node: str, environment: Mapping[str, str]
+) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Let the trainers print what they would do on all nodes; one that refuses its recipe is a finding."""
+    section = config.document["preflight"]
+    gpus = max(1, int(config.document["gpus_per_node"]))
+    logs, findings = {}, []
+    for workload, template in section["dry_runs"].items():
+        training = config.document["workload_definitions"][workload].get("training", {})
+        values: dict[str, object] = dict.fromkeys(configuration.PLACEHOLDERS, "")
+        values |= {k: v for k, v in training.items() if k in values} | {
+            "node": node,
+            "nodes": len(config.nodes),
+            "nodelist": ",".join(config.nodes),
+            "gpus_per_node": config.document["gpus_per_node"],
+            "ntasks": len(config.nodes) * gpus,
+            "mpi": config.document["slurm"]["mpi"],
+            "iteration": 0,
+            "run_dir": folder.resolve(),
+            "checkpoint_dir": (folder / "checkpoints").resolve(),
+            "global_batch_size": plan_check.fitted_batch(training, len(config.nodes) * gpus) or "",
+        }
+        log = folder / f"dryrun-{workload}.log"
+        command = configuration.render(template, values)
+        trouble = call(command, log, float(section["timeout_seconds"]), _job(config, environment), checked=True)
+        logs[workload] = str(log.relative_to(config.campaign_dir))
+        if trouble:
+            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            last = f"{trouble}: {said[-1][:200]}" if said else trouble
+            findings.append(rules.finding(None, "config", f"dry run of {workload}: {last}", [f"{logs[workload]}:1"]))
+    return logs, findings
 
 
 # ------------------------------------------------------------------------------------------------------------- nodes
@@ -278,9 +323,10 @@ def _job(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def call(command: list[str], log: Path, timeout: float, environment: Mapping[str, str]) -> str:
-    """Run a command with its output in a log; return what went wrong, or an empty text. Its exit status decides nothing.
+def call(command: list[str], log: Path, timeout: float, environment: Mapping[str, str], checked: bool = False) -> str:
+    """Run a command with its output in a log; return what went wrong, or an empty text.
 
+    Its exit status decides nothing unless `checked`.
     srun gives its job back when it is interrupted, and only then.
     """
     with log.open("wb") as out:
@@ -302,4 +348,4 @@ def call(command: list[str], log: Path, timeout: float, environment: Mapping[str
                 except subprocess.TimeoutExpired:
                     continue
             return f"{command[0]} was not done within {timeout:.0f} s"
-    return ""
+    return f"{command[0]} ended with status {process.returncode}" if checked and process.returncode else ""
