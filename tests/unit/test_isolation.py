@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Isolation: culprits, links, what comes and goes, too few partners. The tests are asked for as the ladder would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from burnin.isolation import Conclusion, Trial, conclude, propose, repeats_for, sides
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+#: Does a group fail? (nodes, number of the test)
+Truth = Callable[[set[str], int], bool]
+
+
+def names(count: int) -> list[str]:
+    return [f"n{i:03d}" for i in range(count)]
+
+
+def isolate(
+    nodes: Sequence[str], groups: Sequence[Sequence[str]], fails: Truth
+) -> tuple[set[str], Conclusion, int, int]:
+    """Run groups of a step and then tests until no case is open. Return convicted, the end, tests and rounds."""
+    trials = [Trial("w", 0, tuple(g), tuple(g), True) for g in groups if fails(set(g), 0)]
+    passed = {n for g in groups if not fails(set(g), 0) for n in g}
+    out: set[str] = set()
+    convicted: set[str] = set()
+    heat, count = 0, 0
+    while True:
+        found = conclude(trials, heat)
+        convicted |= set(found.convicted)
+        out |= set(found.convicted) | {n for c in found.given_up for n in c.suspects}
+        if not found.open:
+            return convicted, found, count, heat
+        heat += 1
+        assert heat < 60, "it does not end"
+        roster = [n for n in nodes if n not in out]
+        tests, _ = propose(found.trials, ["w"], roster, [n for n in roster if n in passed])
+        assert tests, "an open case has a next test"
+        members = [n for t in tests for n in t.nodes]
+        assert len(members) == len(set(members)) and not set(members) & out
+        trials = list(found.trials)
+        for test in tests:
+            count += 1
+            bad = fails(set(test.nodes), count)
+            trials.append(Trial("w", heat, test.nodes, test.suspects, bad, test.pair))
+            if not bad and len(test.nodes) == len(groups[0]):
+                passed |= set(test.nodes)
+
+
+def test_triangulation_one_culprit_and_one_link() -> None:
+    nodes = names(6)
+    pairs = [nodes[0:2], nodes[2:4], nodes[4:6]]
+    convicted, _, tests, rounds = isolate(nodes, pairs, lambda g, _: "n001" in g)
+    assert (convicted, tests, rounds) == ({"n001"}, 2, 1)
+    # 1-3 good, 2-4 good, 1-2 bad: the path
+    convicted, end, tests, rounds = isolate(nodes, pairs, lambda g, _: {"n000", "n001"} <= g)
+    assert not convicted and (tests, rounds) == (3, 2), "two with other partners, and the pair once more"
+    (link,) = end.given_up
+    assert link.link and set(link.suspects) == {"n000", "n001"} and link.pairs == {("n000", "n001")}
+
+
+@given(st.sampled_from([2, 4, 8]), st.data())
+@settings(max_examples=80, deadline=None)
+def test_all_culprits_and_nobody_else(size: int, data: st.DataObject) -> None:
+    nodes = names(size * 8)
+    bad = set(data.draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=3, unique=True)))
+    groups = [nodes[i : i + size] for i in range(0, len(nodes), size)]
+    convicted, end, tests, _ = isolate(nodes, groups, lambda g, _: bool(bad & g) and len(g) >= size)
+    assert convicted <= bad and not end.given_up
+    # culprits of one group may explain each other's failure; who is left runs again with the step
+    hit = [bad & set(g) for g in groups if bad & set(g)]
+    assert all(convicted & some for some in hit)
+    assert tests <= 2 * len(bad) * (size.bit_length() + 1)
+
+
+@given(st.sampled_from([2, 4, 8, 16]), st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_link_is_found_as_a_link(size: int, data: st.DataObject) -> None:
+    nodes = names(size * 4)
+    ends = set(data.draw(st.lists(st.sampled_from(nodes[:size]), min_size=2, max_size=2, unique=True)))
+    groups = [nodes[i : i + size] for i in range(0, len(nodes), size)]
+    convicted, end, _, _ = isolate(nodes, groups, lambda g, _: ends <= g)
+    assert not convicted
+    (case,) = end.given_up
+    assert case.link and set(case.suspects) == ends
+
+
+@pytest.mark.parametrize("count", [4, 8, 16, 30])
+def test_a_link_that_only_the_whole_cluster_has_in_one_group(count: int) -> None:
+    """Nobody passed the step, so there is no partner: smaller groups fail, and then the others are partners."""
+    nodes = names(count)
+    convicted, end, _, _ = isolate(nodes, [nodes], lambda g, _: {nodes[1], nodes[-2]} <= g)
+    (case,) = end.given_up
+    assert not convicted and case.link and set(case.suspects) == {nodes[1], nodes[-2]}
+
+
+def test_what_comes_and_goes_is_given_up_and_said() -> None:
+    nodes = names(8)
+    groups = [nodes[:4], nodes[4:]]
+    convicted, end, _, _ = isolate(nodes, groups, lambda g, number: number == 0 and "n000" in g)
+    (case,) = end.given_up
+    assert not convicted and "comes and goes" in case.given_up and set(case.suspects) == set(nodes[:4])
+
+
+def test_without_partners_it_ends_and_says_so() -> None:
+    nodes = names(2)
+    convicted, end, tests, _ = isolate(nodes, [nodes], lambda g, _: len(g) == 2)
+    (case,) = end.given_up
+    assert not convicted and tests == 2 and "too few nodes that passed" in case.given_up
+    everybody = names(8)
+    _, end, _, _ = isolate(everybody, [everybody], lambda g, _: len(g) == 8)
+    assert end.given_up and set(end.given_up[0].suspects) == set(everybody)
+
+
+def test_groups_that_all_failed_are_mixed() -> None:
+    nodes = names(4)
+    convicted, _, _, _ = isolate(nodes, [nodes[:2], nodes[2:]], lambda g, _: bool(g & {"n000", "n003"}) and len(g) == 2)
+    assert convicted == {"n000", "n003"}
+
+
+def test_a_bad_node_beside_a_bad_link_convicts_only_the_node() -> None:
+    """b-d failed by d; b with the trusted a fails by the link a-b: that is not b's conviction."""
+    nodes = names(10)
+    groups = [nodes[i : i + 2] for i in range(0, 10, 2)]
+    convicted, _, _, _ = isolate(nodes, groups, lambda g, _: "n001" in g or {"n000", "n002"} <= g)
+    assert convicted == {"n001"}
+
+
+def test_repeats() -> None:
+    assert repeats_for(0.5, 0.15) == 3 and repeats_for(1.0, 0.1) == 1 and repeats_for(0.1, 0.05) == 29
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        repeats_for(0.0)
+
+
+def test_sides() -> None:
+    assert sides([("a", "c"), ("b", "c"), ("x", "y")]) == [(["a", "b"], ["c"]), (["x"], ["y"])]
+    assert sides([("a", "b"), ("b", "c"), ("a", "c")]) == [(["a", "b", "c"], [])]
