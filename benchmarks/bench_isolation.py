@@ -16,6 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from burnin.ladder import LadderConfig
+
 from tests.world import Campaign, ladder, result
 
 NODES, BAD = 232, 5
@@ -32,6 +34,10 @@ def campaign(seed: int, min_nodes: int, link: bool) -> tuple[int, int, bool]:
     """Return tests, rounds, and whether exactly the truth was found."""
     chance = random.Random(seed)
     config = ladder(NODES, ["nccl"])
+    # steps in which nothing can show are left out: they cost time and tell nothing
+    kept = {n: w for n, w in config.workloads.items() if n[0] != "x" or int(n[1:]) >= min_nodes}
+    del kept["single"]
+    config = LadderConfig(config.nodes, kept)
     bad = set(chance.sample(config.nodes, 2 if link else BAD))
 
     def run(step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> dict[str, Any]:
@@ -52,14 +58,15 @@ def campaign(seed: int, min_nodes: int, link: bool) -> tuple[int, int, bool]:
 def main() -> None:
     """Print one line for each kind of fault."""
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    print(f"{NODES} nodes, {seeds} seeds")
+    print(f"{NODES} nodes, {seeds} seeds", flush=True)
     for link, text in ((False, f"{BAD} bad nodes"), (True, "1 bad link")):
-        for min_nodes in (2, 4, 8, 16, 32):
+        for min_nodes in (2,) if link else (2, 8, 32):
             found = [campaign(seed, min_nodes, link) for seed in range(seeds)]
             tests, rounds = [f[0] for f in found], [f[1] for f in found]
             print(
                 f"{text:11} at >= {min_nodes:2} nodes: tests median {median(tests):g}, worst {max(tests)}; rounds median "
-                f"{median(rounds):g}, worst {max(rounds)}; truth found in {sum(f[2] for f in found)} of {seeds}"
+                f"{median(rounds):g}, worst {max(rounds)}; truth found in {sum(f[2] for f in found)} of {seeds}",
+                flush=True,
             )
 
 
