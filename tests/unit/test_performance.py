@@ -16,6 +16,8 @@ from burnin.judging.heat import judge_heat
 from burnin.ladder import Group, Heat
 from burnin.parsers import read_lines
 from burnin.runs.evaluate import iteration_summary
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.world import context, iteration, plan_of, result
 
@@ -289,7 +291,11 @@ def test_cycles_of_one_long_iteration_are_a_series() -> None:
     cycles = [{"line": 10 + n, "busbw": v} for n, v in enumerate([373.0] * 10 + [340.0] * 10)]
     item = iteration(0, "nccl", 356.0, facts={"cycles": cycles}, start=0.0, end=36000.0)
     speed = performance.judge(
-        result("single", 0, "nccl", "n0", ["n0"], iterations=[item]), "w", DEFINITIONS["nccl"], CRITERIA, []
+        result("single", 0, "nccl", "n0", ["n0"], iterations=[item]),
+        "w",
+        DEFINITIONS["nccl"],
+        CRITERIA,
+        performance.Crowd([]),
     )
     assert [s.check for s in speed.slow] == ["drop"] and speed.slow[0].evidence[-1].endswith(":20")
 
@@ -416,3 +422,22 @@ def test_throughput_is_compared_like_for_like_or_refused_with_the_reason() -> No
     assert "Not comparable" in refused and "precision differs: bf16 here, fp8 in the reference" in refused
     (absurd,) = notes(2.1)
     assert "more than the GPU can give" in absurd
+
+
+@given(st.lists(st.floats(100, 400), min_size=4, max_size=12), st.sampled_from(["nccl", "nemo"]))
+@settings(max_examples=200, deadline=None)
+def test_the_quick_look_at_a_crowd_says_what_the_comparison_of_each_with_all_says(
+    values: list[float], workload: str
+) -> None:
+    runs = [
+        performance.measured(result("single", 0, workload, f"n{i}", [f"n{i}"], iterations=[iteration(0, workload, v)]))
+        for i, v in enumerate(values)
+    ]
+    crowd = performance.Crowd(runs)
+    metric, limits = DEFINITIONS[workload]["metric"], CRITERIA["spread"][workload]
+    command = next(iter(DEFINITIONS[workload]["commands"]))
+    for run, value in zip(runs, values, strict=True):
+        if crowd.has_like(command, 1, value, metric, limits):
+            others = crowd.others(run.result)
+            check = performance._spread(run.result, command, metric, value, others, CRITERIA)
+            assert check.outcome == "pass"

@@ -19,8 +19,9 @@ COUNTERS = frozenset(
         "row_remap_count",
     }
 )
-#: Errors of a rank's own: only the first of a run names a suspect, the others followed from it.
-FIRST_ONLY = frozenset({"cuda_error", "cuda_ecc", "cuda_nvlink"})
+#: Errors of a rank's own: only the first of a run names a suspect, the others followed from it. (A memory error that a
+#: GPU reports is its own, whoever came first.)
+FIRST_ONLY = frozenset({"cuda_error", "cuda_nvlink"})
 
 Seen = Mapping[str, Any]
 

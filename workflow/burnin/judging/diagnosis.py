@@ -281,13 +281,21 @@ def _blame_config(
 def compare(runs: Sequence[Run], context: Context) -> list[str]:
     """Judge the speed of every finished run, and whether all are slow alike. Returns what could not be judged."""
     notes: list[str] = []
+    of: dict[str, list[performance.Measured]] = {r.workload: [] for r in runs}
+    for result in (*(r.result for r in runs), *context.earlier):
+        if result["workload"] in of and result["state"] == "complete":
+            of[result["workload"]].append(performance.measured(result))
+    crowds = {workload: performance.Crowd(found) for workload, found in of.items()}
     for run in runs:
         if run.result["state"] != "complete" or run.result["step"] in ("resume", "retest"):
             continue
-        others = [r.result for r in runs if r is not run] + list(context.earlier)
-        peers = [o for o in others if o["workload"] == run.workload and o["state"] == "complete"]
         speed = performance.judge(
-            run.result, run.where, context.definitions[run.workload], context.criteria, peers, context.siblings
+            run.result,
+            run.where,
+            context.definitions[run.workload],
+            context.criteria,
+            crowds[run.workload],
+            context.siblings,
         )
         run.slow, run.wide = speed.worst, speed.worst_of(WIDE)
         notes += speed.notes

@@ -483,8 +483,8 @@ def _speed(runs: Sequence[Run], context: Context, out: Verdict) -> None:
     for run in runs:
         if run.workload not in context.definitions:
             continue
-        peers = [r.result for r in runs if r is not run and r.workload == run.workload]
-        speed = performance.judge(run.result, ".", context.definitions[run.workload], context.criteria, peers)
+        crowd = performance.Crowd([performance.measured(r.result) for r in runs if r.workload == run.workload])
+        speed = performance.judge(run.result, ".", context.definitions[run.workload], context.criteria, crowd)
         out.notes += speed.notes
         for slow in [*speed.slow, *speed.storage]:
             alone = run.nodes[0] if len(run.nodes) == 1 and slow.part == "node" else None

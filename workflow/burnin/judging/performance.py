@@ -8,10 +8,11 @@ where the limit comes from, and the line of the value. One slow iteration among 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from burnin import statistics
 from burnin.statistics import Better, Check
@@ -94,6 +95,55 @@ def value_of(result: Result, command: str) -> tuple[float, str] | None:
     return middle, min(found, key=lambda f: abs(f[0] - middle))[1]
 
 
+class Measured(NamedTuple):
+    """What peers are compared by: computed once for each run, since every run of a heat is held against all others."""
+
+    result: Result
+    nodes: int
+    values: dict[str, float]  # command -> its value
+
+
+def measured(result: Result) -> Measured:
+    """Return what a run's commands gave."""
+    commands = dict.fromkeys(i["command"] for i in result["iterations"])
+    values = {c: v[0] for c in commands if (v := value_of(result, c)) is not None}
+    return Measured(result, len(result["nodes"]), values)
+
+
+class Crowd:
+    """All complete runs of one workload in a step, sorted once: tells in no time of most runs that they are like the others.
+
+    It gives the same answers as comparing each run with all others, which for a thousand nodes would take a minute.
+    """
+
+    def __init__(self, runs: Sequence[Measured]) -> None:
+        self.runs = list(runs)
+        self.sizes = {m.nodes for m in runs}
+        self._sorted: dict[tuple[str, int], list[float]] = {}
+        for run in runs:
+            for command, value in run.values.items():
+                self._sorted.setdefault((command, run.nodes), []).append(value)
+        for values in self._sorted.values():
+            values.sort()
+
+    def others(self, result: Result) -> list[Measured]:
+        """Return the runs but for this one."""
+        return [m for m in self.runs if m.result is not result]
+
+    def has_like(self, command: str, nodes: int, value: float, metric: str, limits: Mapping[str, Any]) -> bool:
+        """Say whether a run of the crowd is within the tolerance of the median of the others of its size."""
+        values = self._sorted.get((command, nodes), [])
+        if len(values) <= limits["least_peers"] or any(s != nodes and _alike(s, nodes) for s in self.sizes):
+            return False
+        mine = bisect_left(values, value)
+        if mine == len(values) or values[mine] != value:
+            return False  # not one of the crowd
+        middle = [i if i < mine else i + 1 for i in ((len(values) - 2) // 2, (len(values) - 1) // 2)]
+        centre = (values[middle[0]] + values[middle[1]]) / 2
+        worse = centre - value if better_of(metric) == "higher" else value - centre
+        return bool(worse <= limits["tolerance"] * centre)
+
+
 def per_node(metric: str, value: float, nodes: int) -> float:
     """Return a value that can be compared between sizes: Gflops count all nodes, bandwidth and step time do not."""
     return value / nodes if metric == "gflops" and nodes else value
@@ -107,25 +157,29 @@ def judge(
     where: str,
     definition: Mapping[str, Any],
     criteria: Mapping[str, Any],
-    peers: Sequence[Result],
+    crowd: Crowd,
     siblings: Sequence[Result] = (),
 ) -> Speed:
     """Return what all checks say of a complete run.
 
-    `peers`: other complete runs of its step and workload (of any size; the right ones are chosen here). `siblings`:
+    `crowd`: the complete runs of its step and workload (of any size; the right ones are chosen here). `siblings`:
     passed runs of the step before. `where` is the run's folder in the campaign, for evidence.
     """
     speed = Speed()
     metric = definition["metric"]
     better = better_of(metric)
     limits: dict[str, tuple[float, int]] = {}  # command -> (limit, what its values are divided by)
-    alike = [p for p in peers if _alike(p, result)]
+    size = len(result["nodes"])
     for command in definition["commands"]:
         mine = value_of(result, command)
         if mine is None:
             continue
         place = [f"{where}/{mine[1]}"]
-        check = _spread(result, command, metric, mine[0], alike, criteria)
+        check = None
+        spread = criteria["spread"].get(result["workload"])
+        if spread is not None and not crowd.has_like(command, size, mine[0], metric, spread):
+            alike = [p for p in crowd.others(result) if _alike(p.nodes, size)]
+            check = _spread(result, command, metric, mine[0], alike, criteria)
         if check is not None and check.outcome == "unknown" and result["nodes"]:
             speed.notes.append(_few(result, criteria, command))
         for name, found, origin in (
@@ -143,25 +197,21 @@ def judge(
     return speed
 
 
-def _alike(one: Result, other: Result) -> bool:
-    """Tell whether two runs are of the same size; halves of a larger cluster may differ by a node."""
-    sizes = len(one["nodes"]), len(other["nodes"])
-    return abs(sizes[0] - sizes[1]) <= (1 if min(sizes) >= 8 else 0)
+def _alike(one: int, other: int) -> bool:
+    """Tell whether two sizes are the same; halves of a larger cluster may differ by a node."""
+    return abs(one - other) <= (1 if min(one, other) >= 8 else 0)
 
 
 def _spread(
-    result: Result, command: str, metric: str, mine: float, peers: Sequence[Result], criteria: Mapping[str, Any]
-) -> Check | None:
-    """Hold a run against the median of the others; None if the criteria do not ask for it."""
-    limits = criteria["spread"].get(result["workload"])
-    if limits is None:
-        return None
+    result: Result, command: str, metric: str, mine: float, peers: Sequence[Measured], criteria: Mapping[str, Any]
+) -> Check:
+    """Hold a run against the median of the others."""
+    limits = criteria["spread"][result["workload"]]
     better = better_of(metric)
     values: dict[str, float | None] = {"this run": per_node(metric, mine, len(result["nodes"]))}
     for number, peer in enumerate(peers):
-        found = value_of(peer, command)
-        if found is not None:
-            values[str(number)] = per_node(metric, found[0], len(peer["nodes"]))
+        if command in peer.values:
+            values[str(number)] = per_node(metric, peer.values[command], peer.nodes)
     return statistics.outliers(
         values,
         better=better,
@@ -348,6 +398,8 @@ def _trends(
         if len(values) < limits["least_values"]:
             continue
         short = False
+        if max(values) - min(values) <= min(limits["drop"], limits["first_last"], limits["drift"]) * median(values):
+            continue  # all of it lies closer together than any of the limits: nothing to look for
         steady_times, steady = statistics.without_spikes(times, values, better=better)
         checks = [
             statistics.sudden_drop(times, values, better=better, tolerance=limits["drop"], unit=unit, what=command),
