@@ -273,6 +273,20 @@ def test_saves_that_grow_are_the_storages_fault_and_drop_nobody() -> None:
     assert gate["stopped"]["kind"] == "storage_slow"
 
 
+def again(lines: Sequence[str]) -> dict[str, Any]:
+    """Return the next iteration of a run."""
+    return trained(lines) | {"iteration": 1, "start": 7200.0, "end": 14400.0}
+
+
+def test_saves_that_grow_in_every_iteration_are_found_though_each_starts_anew() -> None:
+    rising, flat = log(150, 50, 30, save=[101, 131, 161]), log(150, 50, 30, save=[38.0, 38.4, 37.9])
+    run = result("single", 0, "nemo", "n000", ["n000"], iterations=[trained(rising), again(rising)])
+    (found,) = performance.judge(run, "w", DEFINITIONS["nemo"], CRITERIA, performance.Crowd([])).storage
+    assert found.check == "checkpoint_growth" and "every iteration" in found.reason and len(found.evidence) == 3
+    steady = {**run, "iterations": [trained(rising), again(flat)]}
+    assert not performance.judge(steady, "w", DEFINITIONS["nemo"], CRITERIA, performance.Crowd([])).storage
+
+
 def test_saves_much_slower_than_in_the_step_before_stop_with_a_cure() -> None:
     before = [result("single", 0, "nemo", "n000", ["n000"], iterations=[trained(log(400, 50, 30))])]
     heat = Heat("x2", 0, (Group(("n000", "n001"), ("n000", "n001"), ("nemo",)),))

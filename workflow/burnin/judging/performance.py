@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -505,6 +506,26 @@ def _checkpoints(result: Result, where: str, criteria: Mapping[str, Any], siblin
                  f"checkpoints, end against start of the run ({base})", places, growth.sentence, action,
                  (growth.value or 0.0) / 100, "storage")
         ]  # fmt: skip
+    rising = _rising(result, limits)
+    if rising is not None:
+        first, last, places = rising
+        return [
+            Slow(
+                "checkpoint_growth",
+                "checkpoint",
+                "storage_slow",
+                100 * (last / first - 1),
+                "%",
+                100 * limits["growth"],
+                f"checkpoints, end against start of every iteration ({base})",
+                [f"{where}/{p}" for p in places],
+                f"in every iteration each checkpoint took longer than the one before it, {first:.4g} s first and "
+                f"{last:.4g} s last; limit {limits['growth']:.0%}",
+                action,
+                last / first - 1,
+                "storage",
+            )
+        ]
     before = [s for r in siblings if r["workload"] == result["workload"] for _, s, _ in checkpoints_of(r)]
     if not before:
         return []
@@ -519,3 +540,28 @@ def _checkpoints(result: Result, where: str, criteria: Mapping[str, Any], siblin
         Slow("checkpoint_time", "checkpoint", "storage_slow", middle, "s", limit, origin, [f"{where}/{worst[2]}"],
              reason, action, middle / usual - 1, "storage")
     ]  # fmt: skip
+
+
+def _rising(result: Result, limits: Mapping[str, Any]) -> tuple[float, float, list[str]] | None:
+    """Return (first, last, evidence) if the saves of every iteration rise from each to the next, by more than the limit.
+
+    Iterations that start their training anew also start the storage's growth anew; over all saves together that is a
+    saw, which has no trend.
+    """
+    per = [
+        [
+            (float(c["duration_s"]), f"{i['output']}:{c.get('line') or 1}")
+            for c in i["facts"].get("checkpoints") or []
+            if c.get("duration_s")
+        ]
+        for i in result["iterations"]
+    ]
+    per = [saves for saves in per if saves]
+    if sum(len(saves) for saves in per) < limits["least_saves"] or any(len(saves) < 3 for saves in per):
+        return None
+    for saves in per:
+        steps = [b[0] > a[0] for a, b in pairwise(saves)]
+        grown = saves[-1][0] - saves[0][0]
+        if not all(steps) or grown <= max(limits["floor_s"], limits["growth"] * saves[0][0]):
+            return None
+    return per[0][0][0], per[0][-1][0], [per[0][0][1], per[0][-1][1], per[-1][-1][1]]
