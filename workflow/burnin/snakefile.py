@@ -30,7 +30,9 @@ class Workflow:
 
     def __init__(self, config: Mapping[str, Any], workflow: Any, root: str) -> None:
         self.workflow = workflow
-        self.config = configuration.load(config, Path(root).resolve())
+        settings = workflow.config_settings
+        merged = configuration.whole_windows(config, [*workflow.configfiles, *settings.configfiles], settings.config)
+        self.config = configuration.load(merged, Path(root).resolve())
         plan_check.check_config(self.config)
         self.campaign = Campaign(self.config)
         self.dir = str(self.campaign.dir)

@@ -164,7 +164,14 @@ def gpu_places(reading: Reading) -> dict[str, dict[str, Any]]:
 
 def missing_probe(tools: list[str], why: str) -> dict[str, Any]:
     """Return the summary of a node whose probe left no file: everything unknown."""
-    return {"tools": {t: "unknown" for t in tools}, "complete": False, "problems": [why], "signals": [], "gpus": {}, "clock": {}}
+    return {
+        "tools": {t: "unknown" for t in tools},
+        "complete": False,
+        "problems": [why],
+        "signals": [],
+        "gpus": {},
+        "clock": {},
+    }
 
 
 def probe_tools(commands: Mapping[str, str], hcas: list[str]) -> list[str]:
