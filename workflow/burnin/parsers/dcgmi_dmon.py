@@ -134,6 +134,8 @@ class Parser(HostedParser):
         for m in re.finditer(r"\S+", body):
             if m[0] in ("ID", "Id"):
                 continue
+            if not self.starts:
+                return  # the header's first line is damaged: there is no column to give a unit to
             near = min(range(len(self.starts)), key=lambda i: abs(self.starts[i] - m.start()))
             if abs(self.starts[near] - m.start()) <= 4:
                 self.units[self.names[near]] = m[0][:20]
