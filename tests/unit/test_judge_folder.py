@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,9 @@ def test_every_sample_is_recognised_as_its_own_tools(tool: str) -> None:
         ("hpl-128gpus.out", None),
         ("nccl-burnin.log", None),
         ("node12_sel.txt", "node12"),
+        ("x4/dgx01x4-1a2b3c4d/attempt0/out-00000.log", None),
+        ("gpu-a-07/dmesg", "gpu-a-07"),
+        ("hpl-rack2-n014.out", "rack2"),
     ],
 )
 def test_the_host_in_a_files_name(path: str, host: str | None) -> None:
@@ -118,6 +122,27 @@ def test_a_rank_gets_its_node_from_the_list_that_was_given(tmp_path: Path) -> No
     )
     found = the(judge_folder(tmp_path, [f"dgx{i:02d}" for i in range(1, 9)]), signal="cuda_error")
     assert found["confidence"] == "certain", "the kernel log of the same node bears it out"
+
+
+def test_collectives_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
+    """Logs of old nccl-tests do not say which collective they are of; alltoall is slower than all-reduce."""
+    sample = (DATA / "nccl" / "2.13-allreduce-8gpu.log").read_text()
+    for n in range(5):
+        (tmp_path / f"run{n}.log").write_text(sample)
+    (tmp_path / "alltoall-9.log").write_text(re.sub(r"\bsum\b", "none", re.sub(r"(\d\d\d\.\d\d)", "100.00", sample)))
+    assert not [f for f in judge_folder(tmp_path).findings if "slow" in str(f["signal"])]
+
+
+def test_what_only_quotes_logs_is_no_log(tmp_path: Path) -> None:
+    line = "FAN6_F           | 3Ah | cr  | 29.6 | 0 RPM"
+    (tmp_path / "gate.log").write_text(f"burnin: dgx03 failed in single (nccl): fan_failed on FAN6: {line}\n")
+    (tmp_path / "result.json").write_text(
+        json.dumps({"signals": [{"text": line}, {"text": "NVRM: Xid (PCI:0000:c3:00): 79"}]})
+    )
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "sdr.txt").write_text(line + "\n")
+    verdict = judge_folder(tmp_path)
+    assert not verdict.findings and verdict.unrecognised == ["gate.log", "result.json"]
 
 
 def test_rubbish_is_named_and_never_a_pass(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ SNIFF: dict[str, re.Pattern[bytes]] = {
     ),
     "slurm-step": re.compile(rb"slurmstepd:|srun: "),
 }
+#: Tools that also write JSON.
+JSON_TOOLS = frozenset({"nccl", "dcgmi-diag", "dcgmi-health", "mlxlink", "redfish", "sacct", "scontrol"})
 #: Bytes looked at from either end; files above `BIG` are read with the first reader that knows them.
 ENDS = 256 << 10
 BIG = 32 << 20
@@ -114,7 +116,8 @@ def files_of(folder: Path) -> Iterator[Path]:
     """Yield the regular files below a folder in order; links are not followed."""
     count = 0
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_file() or path.name.startswith("."):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if hidden or path.is_symlink() or not path.is_file():
             continue
         count += 1
         if count > MOST_FILES:
@@ -141,7 +144,14 @@ def recognise(path: Path) -> tuple[str, Reading | None]:
         return "", None
     if ends[:2] in (b"\xff\xfe", b"\xfe\xff"):
         ends = ends.decode("utf-16", "replace").encode()
+    elif b"\0" in ends[:8192]:
+        return "", None  # a program, a picture, a core: no log
+    if re.search(rb"(?m)^burnin: ", ends):
+        return "", None  # our own words, which quote others
     likely = [tool for tool, word in SNIFF.items() if word.search(ends)]
+    if ends.lstrip()[:1] == b"{" or (ends.lstrip()[:1] == b"[" and path.suffix == ".json"):
+        likely = [tool for tool in likely if tool in JSON_TOOLS]
+        return _best(path, likely or sorted(JSON_TOOLS - {"nccl"}), size, measured=True) or ("", None)
     found = _best(path, likely, size)
     if found is None and size < ENDS:
         found = _best(path, [t for t in parsers.TOOLS if t not in likely and t not in _ONLY_SNIFFED], size)
@@ -152,8 +162,11 @@ def recognise(path: Path) -> tuple[str, Reading | None]:
 _ONLY_SNIFFED = frozenset({"dmesg", "slurm-step", "sacct", "straggler"})
 
 
-def _best(path: Path, tools: list[str], size: int) -> tuple[str, Reading] | None:
-    """Return the best reading of a file by some tools: one with data before one with signals only, whole before cut."""
+def _best(path: Path, tools: list[str], size: int, measured: bool = False) -> tuple[str, Reading] | None:
+    """Return the best reading of a file by some tools: one with data before one with signals only, whole before cut.
+
+    `measured`: only one with data will do; a JSON document that quotes a log is not that log.
+    """
     from burnin import parsers
 
     best: tuple[tuple[int, ...], str, Reading] | None = None
@@ -165,12 +178,14 @@ def _best(path: Path, tools: list[str], size: int) -> tuple[str, Reading] | None
         if size > BIG or tool == "probe":
             return tool, reading
         data = reading.data
-        measured = (
+        full = (
             bool(data.get("runs"))
             or bool((data.get("steps") or {}).get("count"))
             or tool not in ("nccl", "hpl", "nemo")
         )
-        meaning = 0 if tool in ("slurm-step", "straggler") else 2 if measured else 1
+        if measured and not full:
+            continue
+        meaning = 0 if tool in ("slurm-step", "straggler") else 2 if full else 1
         rank = (
             meaning,
             int(reading.verdict != "unknown"),

@@ -33,11 +33,45 @@ OTHERS = "(others)"
 OLD = "nothing here shows whether it is older than the test: there is no file of the time before"
 
 _BEFORE = re.compile(r"(?:^|[^a-z])(?:before|pre|baseline|start)(?:[^a-z]|$)", re.IGNORECASE)
-_HOST = re.compile(r"(?<![A-Za-z0-9])([A-Za-z][A-Za-z-]*\d+[A-Za-z0-9-]*)")
-_NO_HOST = re.compile(
-    r"(?:mlx|hca|gpus?|xid|fan|psu|nvlink|link|port|rank|job|run|iter|step|heat|attempt|out|log|slurm|hpl|nccl|nemo|squad|"
-    r"llama|v|x|h|a|b|gb|rtx|n|np)-?\d",
-    re.IGNORECASE,
+_WORD = re.compile(r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*")
+_HOST = re.compile(r"[A-Za-z]+\d+|[A-Za-z]+(?:-[A-Za-z]+)*-\d+")
+#: Letters that stand before a number without making a host's name.
+_NO_HOST = frozenset(
+    [
+        "attempt",
+        "fan",
+        "gb",
+        "gpu",
+        "gpus",
+        "h",
+        "hca",
+        "heat",
+        "hpl",
+        "iter",
+        "job",
+        "link",
+        "log",
+        "mlx",
+        "n",
+        "nccl",
+        "nemo",
+        "np",
+        "nvlink",
+        "out",
+        "part",
+        "port",
+        "probe",
+        "psu",
+        "rank",
+        "rtx",
+        "run",
+        "slurm",
+        "squad",
+        "step",
+        "v",
+        "x",
+        "xid",
+    ]
 )
 
 
@@ -53,7 +87,7 @@ class Source:
     @property
     def before(self) -> bool:
         """Tell whether its name says that it is from before the test."""
-        return bool(_BEFORE.search(self.path.rsplit("/", 1)[-1]) or _BEFORE.search(self.path.split("/")[0]))
+        return any(_BEFORE.search(part) for part in self.path.split("/"))
 
 
 @dataclass(slots=True)
@@ -120,18 +154,27 @@ def hosts_in(reading: Reading) -> list[str]:
 
 
 def host_of_name(path: str, known: Iterable[str]) -> str | None:
-    """Return the host that a file's path names: a known one, or a word that looks like one (letters, then digits)."""
+    """Return the host that a file's path names: a known one, or a word that looks like one (letters, then digits).
+
+    The file's own name comes before its folders. `dgx01x4-1a2b3c4d` is a group, not a host.
+    """
     known = set(known)
     for part in reversed(path.split("/")):
-        words = _HOST.findall(re.sub(r"\.(?:log|txt|out|json|xml|gz)$", "", part).replace("_", " "))
-        candidates = [w for w in words if not _NO_HOST.fullmatch(w) and not _NO_HOST.match(w)]
-        for word in [w for w in words if w in known] or candidates:
-            short = re.sub(r"-(?:dmesg|nvsmi|smi|before|after|pre|post|log)$", "", word)
-            for cut in [short, *(short[:i] for i in range(len(short), 0, -1) if short[i:].startswith("-"))]:
-                if cut in known:
-                    return cut
-            return next((w for w in (short.rsplit("-", 1)[-1], short.split("-", 1)[0]) if _HOST.fullmatch(w)), short)
+        words: list[str] = _WORD.findall(re.sub(r"\.(?:log|txt|out|json|xml|gz)$", "", part))
+        pieces = [w for word in words for w in (word, *_cuts(word))]
+        if found := next((w for w in pieces if w in known), None):
+            return found
+        for word in pieces:
+            if _HOST.fullmatch(word) and word.rstrip("0123456789").rstrip("-").lower() not in _NO_HOST:
+                return word
     return None
+
+
+def _cuts(word: str) -> list[str]:
+    """Return the runs of neighbouring pieces of a word with hyphens, longer ones first."""
+    parts = word.split("-")
+    sizes = range(len(parts) - 1, 0, -1)
+    return ["-".join(parts[i : i + size]) for size in sizes for i in range(len(parts) - size + 1)]
 
 
 # ------------------------------------------------------------------------------------------------------------- judging
@@ -272,7 +315,7 @@ def _iterations(source: Source) -> list[dict[str, Any]]:
                 value, line = run.get("busbw_max_size"), run.get("busbw_line")
                 if value is None:
                     value, line = run.get("avg_busbw"), run.get("avg_line")
-                command = run.get("collective") or "collective"
+                command = _collective(source, run)
             else:
                 value, line, command = run.get("gflops"), run.get("line"), "hpl"
             facts = {k: run[k] for k in ("cycles", "max_size", "file", "nodes") if run.get(k)}
@@ -290,6 +333,34 @@ def _iterations(source: Source) -> list[dict[str, Any]]:
     elif source.tool == "squad":
         out.append(_iteration(source, 0, "squad", data.get("f1"), data.get("f1_line"), {}))
     return out
+
+
+def _collective(source: Source, run: Mapping[str, Any]) -> str:
+    """Return which collective a table is of: what it says, what the file is called, or what its numbers give away.
+
+    busbw / algbw is 2(n-1)/n for all-reduce and (n-1)/n for reduce-scatter, all-gather and alltoall; only the first two
+    reduce. What cannot be told apart gets a name of its own, so that nothing is compared with something else.
+    """
+    if run.get("collective"):
+        return str(run["collective"])
+    name = source.path.lower().replace("-", "_")
+    words = {
+        "all_reduce": "all_?reduce",
+        "reduce_scatter": "reduce_?scatter",
+        "all_gather": "all_?gather",
+        "alltoall": "all_?to_?all",
+    }
+    if found := [word for word, pattern in words.items() if re.search(pattern, name)]:
+        return found[0]
+    row: Mapping[str, Any] = next(iter(reversed(run.get("rows") or [])), {})
+    oop, ranks = row.get("oop") or {}, run.get("ranks")
+    if ranks and ranks > 1 and oop.get("algbw") and oop.get("busbw") and row.get("redop") not in (None, "none", ""):
+        share = oop["busbw"] / oop["algbw"] * ranks / (ranks - 1)
+        if abs(share - 2) < 0.05:
+            return "all_reduce"
+        if abs(share - 1) < 0.05:
+            return "reduce_scatter"
+    return f"the collective of {source.path}"
 
 
 def _iteration(
@@ -434,7 +505,7 @@ def _xids(
                 text=seen["text"],
                 gpu=gpu_of(seen, run.nodes[0], places),
                 bdf=seen.get("bdf"),
-                time=(seen.get("detail") or {}).get("time"),
+                time=xid.epoch_time(seen.get("detail") or {}, None, None),
                 line=seen["line"],
                 source=str(seen["file"]),
                 run=str(seen["file"]),

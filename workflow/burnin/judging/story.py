@@ -78,15 +78,17 @@ class Sources:
 
 def headline(found: Finding) -> str:
     """Return a finding in one clause: what the part did."""
-    part = {"node": "the node", "config": "the configuration", "stack": "the stack", "storage": "the storage"}.get(
-        found["part"], found["part"]
-    )
-    return FAULTS.get(found["fault"], "{part}: " + str(found["fault"])).format(part=part)
+    return FAULTS.get(found["fault"], "{part}: " + str(found["fault"])).format(part=_part(found))
+
+
+def _part(found: Finding) -> str:
+    words = {"node": "the node", "config": "the configuration", "stack": "the stack", "storage": "the storage"}
+    return words.get(found["part"], str(found["part"]))
 
 
 def sight(found: Finding) -> str:
     """Return a finding in one clause: what was seen."""
-    return SIGNALS[found["signal"]].format(part=found["part"]) if found["signal"] in SIGNALS else headline(found)
+    return SIGNALS[found["signal"]].format(part=_part(found)) if found["signal"] in SIGNALS else headline(found)
 
 
 def run_of(found: Finding) -> str:
