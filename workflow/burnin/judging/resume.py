@@ -41,13 +41,15 @@ def judge(result: Mapping[str, Any], loss_band: float) -> list[dict[str, Any]]:
     action = "resume is not configured, or the second job looks for checkpoints in another folder"
     if facts.get("resumed_from") is None or start is None or start < saved:
         text = f"the second job began at step {start} although step {saved} was saved: nothing was resumed"
-        return [_finding("resume_from_scratch", text, f"{evidence}:1", start, saved, action)]
+        return [_finding("resume_from_scratch", text, f"{evidence}:1", start, saved, action, "step")]
     curve = {int(s): float(v) for s, v in first.get("curve") or [] if s is not None and v is not None}
     near = min(curve, key=lambda s: abs(s - start), default=None)
     loss = facts.get("loss_first")
     if near is not None and loss is not None and abs(loss - curve[near]) > loss_band * abs(curve[near]):
         text = f"loss {loss:.4g} at step {start} after the resume, {curve[near]:.4g} at step {near} before it"
-        return [_finding("resume_from_scratch", text, f"{evidence}:1", loss, curve[near] * (1 + loss_band), action)]
+        return [
+            _finding("resume_from_scratch", text, f"{evidence}:1", loss, curve[near] * (1 + loss_band), action, "loss")
+        ]
     before, after, batch = (
         first.get("consumed_samples"),
         facts.get("consumed_samples_last"),
@@ -55,17 +57,24 @@ def judge(result: Mapping[str, Any], loss_band: float) -> list[dict[str, Any]]:
     )
     if before is not None and after is not None and batch and after <= saved * batch:
         text = f"consumed_samples {after:.6g} after the resume, {before:.6g} before it: the count began anew"
-        return [_finding("resume_from_scratch", text, f"{evidence}:1", after, saved * batch, action)]
+        return [_finding("resume_from_scratch", text, f"{evidence}:1", after, saved * batch, action, "samples")]
     return []
 
 
 def _finding(
-    fault: str, reason: str, evidence: str, value: float | None, limit: float | None, action: str
+    fault: str,
+    reason: str,
+    evidence: str,
+    value: float | None,
+    limit: float | None,
+    action: str,
+    unit: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a finding."""
     place = evidence if ":" in evidence.rsplit("/", 1)[-1] else f"{evidence}/result.json:1"
     return {
         **BASE,
+        "unit": unit,
         "fault": fault,
         "signal": fault,
         "value": None if value is None else float(value),
