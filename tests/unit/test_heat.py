@@ -271,3 +271,15 @@ def test_a_failure_that_a_tool_found_and_no_criterion_names_is_no_pass() -> None
     assert "ipmi found a failure" in gate["owes"]["n000"]["text"]
     old = {"probes": {"before": probe("fail"), "after": probe("fail")}}
     assert gate_of("single", [("n000",), ("n001",)], {("nccl", "n000"): old})["outcome"]["n000"] == "passed"
+
+
+def test_a_missing_iteration_or_a_window_that_is_not_full_is_no_pass() -> None:
+    from tests.world import iteration
+
+    gap = {"iterations": [iteration(0, "nccl"), iteration(2, "nccl"), iteration(3, "nccl")]}
+    gate = gate_of("x2", [PAIR], {("nccl", "n000"): gap})
+    assert gate["outcome"]["n000"] == "suspect" and "iteration 1 is missing" in gate["suspects"][0]["reason"]
+    short = {"window": {"hours": 12.0}, "hours": 11.0}
+    gate = gate_of("x2", [PAIR], {("nccl", "n000"): short})
+    assert gate["outcome"]["n000"] == "suspect" and "11 of 12 hours" in gate["suspects"][0]["reason"]
+    assert gate_of("x2", [PAIR], {("nccl", "n000"): {**short, "hours": 12.0}})["outcome"]["n000"] == "passed"

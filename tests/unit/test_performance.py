@@ -56,7 +56,7 @@ def gate_of(
         (workload, n): result(
             step, heat.heat, workload, n, g["nodes"],
             iterations=series(values.get(g["nodes"][0], usual), workload, next(iter(DEFINITIONS[workload]["commands"]))),
-            window={"hours": 1.0},
+            window={"hours": 1.0}, hours=1.0,
         )
         for n, g in plan["groups"].items()
     }  # fmt: skip
@@ -247,7 +247,7 @@ def training_gate(lines: Sequence[str], **more: Any) -> dict[str, Any]:
     plan = plan_of(heat)
     results = {
         ("nemo", n): result(
-            "single", 0, "nemo", n, g["nodes"], window={"hours": 2.0},
+            "single", 0, "nemo", n, g["nodes"], window={"hours": 2.0}, hours=2.0,
             iterations=[trained(lines if n == "n000" else log(400, 50, 30))],
         )
         for n, g in plan["groups"].items()
@@ -293,7 +293,7 @@ def test_saves_much_slower_than_in_the_step_before_stop_with_a_cure() -> None:
     plan = plan_of(heat)
     slow = trained(log(400, 50, 30, save=[130.0] * 8))
     results = {
-        ("nemo", n): result("x2", 0, "nemo", n, g["nodes"], iterations=[slow], window={"hours": 1.0})
+        ("nemo", n): result("x2", 0, "nemo", n, g["nodes"], iterations=[slow], window={"hours": 1.0}, hours=1.0)
         for n, g in plan["groups"].items()
     }
     gate = judge_heat(plan, results, context(criteria=CRITERIA, definitions=DEFINITIONS, siblings=before))
@@ -422,7 +422,7 @@ def test_throughput_is_compared_like_for_like_or_refused_with_the_reason() -> No
         items = series([seconds] * 3, "nemo", "pretrain")
         for item in items:
             item["facts"] = {"global_batch_size": 128}
-        run = result("single", 0, "nemo", "n000", ["n000"], iterations=items, window={"hours": 1.0})
+        run = result("single", 0, "nemo", "n000", ["n000"], iterations=items, window={"hours": 1.0}, hours=1.0)
         plan = plan_of(Heat("single", 0, (Group(("n000",), ("n000",), ("nemo",)),)))
         gate = judge_heat(plan, {("nemo", "n000"): run}, context(criteria=CRITERIA, definitions={"nemo": definition}))
         assert gate["outcome"] == {"n000": "passed"}, "a published row is no pass criterion"

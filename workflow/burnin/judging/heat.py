@@ -126,12 +126,24 @@ def _iterations(run: Run) -> None:
             return
         run.note_trouble("", text[:400], "read the output of the iteration", [f"{run.where}/{item['output']}:1"])
         return
-    wanted = result["window"].get("iterations")
-    done = len(result["iterations"])
-    if result["state"] == "complete" and (done == 0 or (wanted and done < wanted)):
-        run.note_trouble(
-            "", f"{done} of {wanted} iterations were found", "run it again", [f"{run.where}/result.json:1"]
-        )
+    if result["state"] == "complete":
+        _window(run)
+
+
+def _window(run: Run) -> None:
+    """The window must be full, and no iteration missing between the first and the last."""
+    result = run.result
+    numbers = [i["iteration"] for i in result["iterations"]]
+    wanted, hours = result["window"].get("iterations"), result["window"].get("hours")
+    place = [f"{run.where}/result.json:1"]
+    if not numbers or (wanted and len(numbers) < wanted):
+        of = f" of {wanted}" if wanted else ""
+        run.note_trouble("", f"{len(numbers)}{of} iterations were found", "run it again", place)
+    elif missing := sorted(set(range(max(numbers))) - set(numbers)):
+        run.note_trouble("", f"iteration {missing[0]} is missing", "read the journal of the run; run it again", place)
+    elif hours and result["hours"] < hours * (1 - 1e-6):
+        text = f"{result['hours']:.3g} of {hours:g} hours were run"
+        run.note_trouble("", text, "run it again", place)
 
 
 def _stopped(run: Run) -> None:
