@@ -171,6 +171,12 @@ def test_what_somebody_passed_earlier_is_not_everybodys() -> None:
     assert gate["stopped"] is None and set(gate["outcome"].values()) == {"suspect"}
 
 
+def test_what_smaller_groups_could_do_is_not_the_stacks() -> None:
+    before = [result("x2", 0, "nccl", n, [n, f"{n}b"], iterations=series([373.0])) for n in ("a", "b")]
+    gate = gate_of("x4", "nccl", [("n000", "n001", "n002", "n003")], {}, [9.7] * 3, siblings=before)
+    assert gate["stopped"] is None and set(gate["outcome"].values()) == {"suspect"}
+
+
 def test_a_drop_against_the_step_before_points_at_the_fabric() -> None:
     before = [result("x2", 0, "nccl", n, [n, f"{n}b"], iterations=series([373.0])) for n in ("a", "b")]
     four = [("n000", "n001", "n002", "n003")]

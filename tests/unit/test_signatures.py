@@ -334,6 +334,18 @@ def test_an_xid_makes_the_ranks_error_certain_and_another_nodes_contradicts_it()
     assert any("dgx02 is not convicted and runs again" in n for n in apart["notes"])
 
 
+def test_evidence_on_another_gpu_of_the_node_and_an_unrelated_fault_elsewhere() -> None:
+    error = output("nemo", "[rank11]: RuntimeError: CUDA error: unspecified launch failure")
+    line = "[  100.000000] NVRM: Xid (PCI:0000:c3:00): 79, pid=1, name=python, GPU has fallen off the bus."
+    xid_of_5 = [{**s, "gpu": 5} for s in probed("dmesg", line, "dgx02")]
+    gate = gate_of([PAIR], {"dgx02": [*error, *xid_of_5]}, state="stopped", reason="x")
+    found = next(f for f in gate["findings"] if f["signal"] == "cuda_error")
+    assert found["part"] == "gpu3" and found["confidence"] == "likely"
+    assert "the hardware evidence names gpu5" in found["contradicted_by"][0]
+    fan = gate_of([PAIR], {"dgx02": error, "dgx01": probed("ipmi", FAN, "dgx01")}, state="stopped", reason="x")
+    assert fan["outcome"] == {"dgx01": "failed", "dgx02": "failed"}, "a dead fan beside it explains no CUDA error"
+
+
 def test_an_applications_xid_takes_the_conviction_from_the_ranks_error() -> None:
     error = output("nemo", "[rank13]: RuntimeError: CUDA error: an illegal memory access was encountered")
     line = "[  100.000000] NVRM: Xid (PCI:0000:c3:00): 31, pid=1, name=python, MMU Fault"

@@ -8,6 +8,7 @@ names hardware stands, and the other is said.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,10 @@ STATE_KINDS = frozenset(row.kind for row in TABLE if row.state)
 #: Checks that may mean the stack: they hold a run against numbers from outside this campaign. What falls behind the step
 #: before it alone points at the fabric between the groups instead, and is isolated.
 WIDE = frozenset({"baseline", "plausible"})
+#: Faults that make a rank of the same or another node fail: the dead fan of a neighbour does not.
+EXPLAINS = frozenset(
+    ["gpu_off_bus", "hbm_ecc_uncorrectable", "row_remap_failed", "nvlink_error", "missing_gpu", "node_crash"]
+)
 EVERYWHERE_ACTION = {
     "busbw": (
         "compare the NCCL settings with the reference: transport (NET/IB, not NET/Socket), NCCL_IB_HCA, GPU Direct RDMA, "
@@ -103,16 +108,20 @@ def contradictions(run: Run, verdicts: Sequence[xid.XidVerdict]) -> None:
     ours = [f for f in run.findings if f["scope"] == "node" and f["signal"] in FIRST_ONLY]
     if not ours:
         return
-    hard = {f["node"] for f in run.findings if f["scope"] == "node" and f["confidence"] == "certain"}
-    hard |= {f["node"] for f in run.findings if f["scope"] == "node" and str(f["signal"]).startswith("xid")}
+    proof = [f for f in run.findings if f["scope"] == "node" and f["fault"] in EXPLAINS and f not in ours]
+    hard = {f["node"] for f in proof}
     app = applications(verdicts)
     for found in ours:
         node, gpu = found["node"], found["part"]
         elsewhere = sorted(hard - {node})
-        if node in hard and found["confidence"] != "certain":
-            found["confidence"] = "certain"
-        elif found["confidence"] == "certain":
-            continue
+        if node in hard:
+            parts = {f["part"] for f in proof if f["node"] == node}
+            # a GPU of which only the address is known may be any of them
+            if gpu in parts or not all(re.fullmatch(r"gpu\d+", p) for p in parts):
+                found["confidence"] = "certain"
+            else:
+                named = ", ".join(sorted(parts))
+                found["contradicted_by"] = [f"the first error is that of {gpu}, the hardware evidence names {named}"]
         elif elsewhere:
             text = (
                 f"{run.where}: {gpu} of {node} reported the first error ({found['quote'].strip()[:120]}), but the "
@@ -353,6 +362,8 @@ def _alike_slow(mine: Sequence[Run], context: Context) -> None:
         return
     if len(wide) == 1 and wide[0].wide is not None and wide[0].wide.check != "plausible":
         return  # one group alone may be slow by itself: it is isolated
+    if len(wide) == 1 and any(s["workload"] == wide[0].workload and len(s["nodes"]) > 1 for s in context.siblings):
+        return  # smaller groups were fast in the step before: the stack can do it
     for run in wide:
         slow = run.wide
         assert slow is not None
