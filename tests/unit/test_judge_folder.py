@@ -145,6 +145,15 @@ def test_what_only_quotes_logs_is_no_log(tmp_path: Path) -> None:
     assert not verdict.findings and verdict.unrecognised == ["gate.log", "result.json"]
 
 
+def test_nothing_that_a_terminal_would_act_on_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "dgx03.ipmi.txt").write_text(
+        "FAN6_F\x07\x9b31m | 3Ah | cr  | 29.6 | 0 RPM\nFAN7_F | 3Ah | cr  | 29.6 | 0 RPM\n"
+    )
+    (tmp_path / "x\x1b]0;title\x07.txt").write_text("rubbish\n")
+    done = CliRunner().invoke(judge, [str(tmp_path)], catch_exceptions=False)
+    assert all(c.isprintable() or c == "\n" for c in done.output)
+
+
 def test_rubbish_is_named_and_never_a_pass(tmp_path: Path) -> None:
     (tmp_path / "blob.bin").write_bytes(bytes(range(256)) * 300)
     (tmp_path / "empty").write_text("")

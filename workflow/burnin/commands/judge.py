@@ -203,7 +203,7 @@ def _best(path: Path, tools: list[str], size: int, measured: bool = False) -> tu
 
 def text_of(verdict: Verdict, folder: Path) -> str:
     """Return the judgement for people."""
-    from burnin.judging.story import SURE, sight
+    from burnin.judging.story import SURE, plain, sight
     from burnin.nodes import fold
 
     def wrap(text: str, first: str, rest: str | None = None) -> list[str]:
@@ -243,4 +243,4 @@ def text_of(verdict: Verdict, folder: Path) -> str:
                 lines += wrap(f"- {text}", "  ", "    ")
             if len(texts) > 60:
                 lines.append(f"  ... and {len(texts) - 60} more (--json shows all)")
-    return "\n".join(lines) + "\n"
+    return plain("\n".join(lines)) + "\n"

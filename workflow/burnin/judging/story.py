@@ -120,7 +120,12 @@ def tell(name: str, summary: Mapping[str, Any], gates: Sequence[Gate], sources: 
         lines += ["", "Also noted"]
         for note in dict.fromkeys(said):
             lines += _wrap(f"- {note}", "  ", "    ")
-    return "\n".join(lines) + "\n"
+    return plain("\n".join(lines)) + "\n"
+
+
+def plain(text: str) -> str:
+    """Return a text without characters that a terminal would act on: logs are quoted, and logs hold anything."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def _wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
