@@ -222,3 +222,108 @@ def test_squad_is_off_and_finds_a_node_that_computes_wrong_where_it_runs(tmp_pat
     lab.snakemake("single")
     assert set(lab.faults()) == {"dgx02"} and lab.summary["nodes"]["dgx02"]["failed_workload"] == "squad"
     assert set(lab.statuses().values()) == {"failed", "accepted"}, "squad runs on single nodes only: the ladder is over"
+
+
+def burnin(lab: Lab, *arguments: str, check: bool = True) -> str:
+    """Run the operator's command; return what it said."""
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "burnin", *arguments]
+    environment = {
+        **lab.environment,
+        "BURNIN_LAB": str(lab.dir / "lab"),
+        "BURNIN_SCENARIO": str(lab.folder / "scenario.yaml"),
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_repaired_node_stays_accepted_whatever_is_decided_again(tmp_path: Path) -> None:
+    """Repair, catch-up, then new criteria: the gates of the past are judged again, and the repaired node is not out."""
+    import subprocess
+
+    import yaml
+
+    from tests.integration.campaigns import ROOT
+
+    criteria = yaml.safe_load((ROOT / "config" / "criteria.yaml").read_text())
+    path = tmp_path / "criteria.yaml"
+    path.write_text(yaml.safe_dump(criteria))
+    fault = {"kind": "link_degrading", "node": "dgx02", "part": "mlx5_3", "min_nodes": 2}
+    lab = Lab(
+        tmp_path,
+        [fault],
+        nodes="dgx[01-03]",
+        criteria=str(path),
+        windows={w: {"default": {"iterations": 1}} for w in ("nccl", "hpl", "nemo")},
+    )
+    lab.snakemake()
+    assert set(lab.faults()) == {"dgx02"}
+    refused = burnin(
+        lab, "repair", "dgx01", "--part", "x", "--fix", "reseated", "--campaign", str(lab.dir), check=False
+    )
+    assert "nothing to repair" in refused
+    failed_in = lab.summary["nodes"]["dgx02"]["failed_step"]
+    refused = burnin(lab, "rerun", f"{failed_in}/heat0", "--campaign", str(lab.dir), check=False)
+    assert "proves nothing" in refused, "a failure is never retried into a pass"
+    environment = {
+        **lab.environment,
+        "BURNIN_LAB": str(lab.dir / "lab"),
+        "BURNIN_SCENARIO": str(tmp_path / "scenario.yaml"),
+    }
+    subprocess.run([str(ROOT / "lab" / "bin" / "dctech"), "dgx02", "mlx5_3"], env=environment, check=True, timeout=60)
+    burnin(lab, "repair", "dgx02", "--part", "mlx5_3", "--fix", "cable replaced", "--campaign", str(lab.dir))
+    # new criteria at the same start as the repair
+    path.write_text(yaml.safe_dump({**criteria, "mad_factor": criteria["mad_factor"] + 1}))
+    before = {r: d["started"] for r, d in lab.results().items()}
+    lab.snakemake()
+    assert lab.summary["verdict"] == "accepted", lab.summary["nodes"]["dgx02"]
+    assert {r: s for r, s in before.items()}.items() <= {r: d["started"] for r, d in lab.results().items()}.items()
+    # and again afterwards
+    path.write_text(yaml.safe_dump({**criteria, "mad_factor": criteria["mad_factor"] + 2}))
+    after = {r: d["started"] for r, d in lab.results().items()}
+    done = lab.snakemake()
+    assert lab.summary["verdict"] == "accepted" and "drained: burnin" not in done.stderr
+    assert {r: d["started"] for r, d in lab.results().items()} == after, "nothing is run again"
+
+
+def test_a_stage_is_run_again_and_a_node_is_added(tmp_path: Path) -> None:
+    lab = Lab(
+        tmp_path,
+        nodes="dgx[01-02]",
+        workloads=["hpl", "nemo"],
+        windows={w: {"default": {"iterations": 1}} for w in ("nccl", "hpl", "nemo")},
+    )
+    lab.snakemake()
+    before = lab.results()
+    assert "4 runs" in burnin(lab, "rerun", "halves", "--campaign", str(lab.dir))
+    lab.snakemake()
+    after = lab.results()
+    again = {r for r in before if before[r]["started"] != after[r]["started"]}
+    assert again == {r for r in before if r.startswith("halves/")} and all(
+        after[r]["earlier_attempts"] == 1 for r in again
+    )
+    assert lab.summary["verdict"] == "accepted"
+    lab.config.write_text(lab.config.read_text().replace("dgx[01-02]", "dgx[01-03]"))
+    lab.snakemake()
+    assert lab.statuses() == dict.fromkeys(["dgx01", "dgx02", "dgx03"], "accepted")
+    lab.snakemake()
+
+
+def test_a_damaged_decision_and_a_second_head_are_said(tmp_path: Path) -> None:
+    import fcntl
+
+    lab = Lab(tmp_path, nodes="dgx01", workloads=["hpl"])
+    lab.snakemake()
+    gate = lab.dir / "single" / "heat0" / "gate.json"
+    whole = gate.read_text()
+    gate.write_text(whole[: len(whole) // 2])
+    done = lab.snakemake(check=False)
+    assert done.returncode != 0 and "gate.json" in done.stderr and "Traceback" not in done.stderr
+    gate.write_text(whole)
+    with (lab.dir / "head.lock").open("r+") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        done = lab.snakemake(check=False)
+    assert done.returncode != 0 and "another snakemake" in done.stderr and "Traceback" not in done.stderr

@@ -84,11 +84,12 @@ class Campaign:
 
     # ------------------------------------------------------------------------------------------------------- walk
 
-    def walk(self, usable: Any = None) -> Iterator[Stage]:
+    def walk(self, usable: Any = None, pending: Mapping[str, Any] | None = None) -> Iterator[Stage]:
         """Yield the heats in the order in which they happened, with their gates; the first without a gate comes last.
 
         A repair counts from the first plan that knew of it: a heat that was planned before is finished as planned.
-        `usable(path)` may refuse a gate that is there but must be decided anew.
+        `usable(path)` may refuse a gate that is there but must be decided anew. `pending` is a gate that is decided but
+        not yet written: it stands in its place in the order, whatever came after it.
         """
         repairs = self.repairs()
         events: list[Mapping[str, Any]] = []
@@ -100,13 +101,35 @@ class Campaign:
             known += added
             if heat is None:
                 return
-            path = self.gate_path(heat.step, heat.heat)
-            if not path.exists() or (usable is not None and not usable(path)):
+            gate = self._gate_of(heat, usable, pending)
+            if gate is None:
                 yield Stage(heat, None, events, known)
                 return
-            gate = self.load(path, "gate")
             yield Stage(self.planned(heat), gate, list(events), known)
             events.append(gate)
+
+    def _gate_of(self, heat: Heat, usable: Any, pending: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Return the gate of a heat, or None if it is not decided, or was decided on other groups than are planned now."""
+        if pending is not None and (pending["step"], pending["heat"]) == (heat.step, heat.heat):
+            return dict(pending)
+        path = self.gate_path(heat.step, heat.heat)
+        if not path.exists() or (usable is not None and not usable(path)):
+            return None
+        gate: dict[str, Any] = self.load(path, "gate")
+        plan = self.plan_path(heat.step, heat.heat)
+        if plan.exists() and set(self.load(plan, "plan")["groups"]) != set(gate["groups"]):
+            return None
+        return gate
+
+    def _planned_repairs(self, step: str, heat: int) -> int | None:
+        """Return how many repairs a heat's plan knew, None if it was never planned.
+
+        Snakemake deletes a plan before it makes it anew; the kept versions still tell.
+        """
+        path = self.plan_path(step, heat)
+        kept = sorted((path.parent / "history").glob("plan.*.json"))
+        found = path if path.exists() else kept[-1] if kept else None
+        return int(self.load(found, "plan")["repairs"]) if found else None
 
     def _heat_after(
         self, standing: Standing, repairs: Sequence[Mapping[str, Any]], known: int
@@ -120,10 +143,9 @@ class Campaign:
             if added:
                 replay_repair(standing, repairs[known + added - 1])
                 heat = heat_of_standing(self.config.ladder, standing)
-            if heat is not None and added < len(repairs) - known:
-                path = self.plan_path(heat.step, heat.heat)
-                if path.exists() and self.load(path, "plan")["repairs"] == known + added:
-                    return heat, added
+            left = len(repairs) - known - added
+            if heat is not None and left and self._planned_repairs(heat.step, heat.heat) == known + added:
+                return heat, added
         return heat, len(repairs) - known
 
     def repairs(self) -> list[dict[str, Any]]:
@@ -160,11 +182,11 @@ class Campaign:
         """Return the gates decided so far, in the order in which they were decided."""
         return [stage.gate for stage in self.walk() if stage.gate is not None]
 
-    def events(self) -> list[Mapping[str, Any]]:
+    def events(self, pending: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
         """Return all that happened so far, in order: gates, and the repairs that a plan or the next plan knows of."""
         events: list[Mapping[str, Any]] = []
         known = 0
-        for stage in self.walk():
+        for stage in self.walk(pending=pending):
             events, known = [*stage.events, *([stage.gate] if stage.gate else [])], stage.repairs
         return [*events, *({"repair": r} for r in self.repairs()[known:])]
 
@@ -233,6 +255,9 @@ class Campaign:
             "repeats": self.config.ladder.repeats,
         }
         self._write(self.plan_path(step, heat), plan, "plan")
+        gate = self.gate_path(step, heat)
+        if gate.exists() and set(self.load(gate, "gate")["groups"]) != {g.name for g in wanted.groups}:
+            gate.unlink()  # it was decided on other groups; its version is kept in history/
         repaired = replay(self.config.ladder, stage.events).repairs
         return [n for g in wanted.groups for n in g.nodes if n in repaired]
 
@@ -254,11 +279,10 @@ class Campaign:
         earlier = []
         for heat in earlier_heats:
             plan = self.load(self.plan_path(step, heat), "plan")
-            earlier += [
-                self.load(self.result_path(step, heat, w, name), "result")
-                for name, g in plan["groups"].items()
-                for w in g["workloads"]
+            paths = [
+                self.result_path(step, heat, w, name) for name, g in plan["groups"].items() for w in g["workloads"]
             ]
+            earlier += [self.load(p, "result") for p in paths if p.exists()]
         return Context(
             gpus_per_node=int(self.config.document["gpus_per_node"]),
             criteria=self.config.criteria,
@@ -295,10 +319,7 @@ class Campaign:
 
     def write_summary(self, pending_gate: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Write summary.json from the gates on disk, plus one that is decided but not yet written."""
-        events = self.events()
-        if pending_gate is not None:
-            key = (pending_gate["step"], pending_gate["heat"])
-            events = [e for e in events if "repair" in e or (e["step"], e["heat"]) != key] + [pending_gate]
+        events = self.events(pending_gate)
         standing = replay(self.config.ladder, events)
         over = heat_of_standing(self.config.ladder, standing) is None
         summary = summarise(self.config, events, standing, over)
@@ -344,10 +365,53 @@ class Campaign:
             self.config.lab_dir.mkdir(parents=True, exist_ok=True)
         return uid
 
+    def rerun(self, what: str) -> list[Path]:
+        """Have runs run again: `what` is a step, a heat, or a run below the campaign (x2, x2/heat0, x2/heat0/hpl/GROUP).
+
+        Their results and the gates of their heats are taken away; attempts and history keep all of it. Raises
+        CampaignError if there is no such run, or if one of them failed a node that was not repaired since.
+        """
+        parts = [p for p in what.strip("/").split("/") if p]
+        pattern = "/".join([*parts, *["*"] * (4 - len(parts))])
+        if not parts or len(parts) > 4 or any(p in (".", "..") for p in parts):
+            raise CampaignError(
+                f"{what!r} names no run", "name a step, a heat or a run, e.g. x2/heat0/hpl/dgx01x2-1a2b3c4d"
+            )
+        found = sorted(p / "result.json" for p in self.dir.glob(pattern) if (p / "result.json").exists())
+        if not found:
+            raise CampaignError(
+                f"campaign {self.config.campaign} has no finished run {what}", "see its folder for the runs"
+            )
+        self.note_reruns(found)
+        for path in found:
+            for name in ("result.json", "first.json"):
+                path.with_name(name).unlink(missing_ok=True)
+            (path.parents[2] / "gate.json").unlink(missing_ok=True)
+        return found
+
+    def _refuse_rerun_of_a_failure(self, result: Path) -> None:
+        """A rerun that passes without a fix proves nothing: a run that failed a node is repaired, not repeated."""
+        gate = result.parents[2] / "gate.json"
+        if not gate.exists():
+            return
+        decided = self.load(gate, "gate")
+        bad = [
+            n
+            for n in decided["groups"].get(result.parent.name, [])
+            if decided["outcome"].get(n) in ("failed", "suspect")
+        ]
+        if bad:
+            raise CampaignError(
+                f"{', '.join(bad)} did not pass in {result.parent.relative_to(self.dir)}: running it again proves nothing",
+                "repair the node and record it (burnin repair): then it runs everything again",
+            )
+
     def note_reruns(self, results: Sequence[Path]) -> None:
         """Record that the operator forces these runs to be run again (append-only; see `runs.spec.count_reruns`)."""
         if not results:
             return
+        for path in results:
+            self._refuse_rerun_of_a_failure(path)
         who = {"by": getpass.getuser(), "host": socket.gethostname(), "time": time.time()}
         lines = [json.dumps({"run": str(p.parent.relative_to(self.dir)), **who}) + "\n" for p in results]
         with (self.dir / "reruns.jsonl").open("a", encoding="utf-8") as stream:

@@ -133,17 +133,22 @@ def judge_heat(gate: Path) -> None:
     decided = campaign.make_gate(step, heat, os.environ.get("BURNIN_INVOCATION", ""))
     failed = [n for n, outcome in decided["outcome"].items() if outcome == "failed"]
     environment = campaign.config.environment(os.environ)
+    statuses = campaign.write_summary(decided)["nodes"]
+    # a gate of the past may be decided again (new criteria): a node that was repaired since is not out any more
+    failed = [n for n in failed if statuses[n]["status"] == "failed"]
     if failed and campaign.config.document["drain"] == "drain":
-        wanted, left = plan_drains(campaign.config.campaign, decided, node_states(failed, environment))
+        now = {**decided, "outcome": {n: decided["outcome"][n] for n in failed}}
+        wanted, left = plan_drains(campaign.config.campaign, now, node_states(failed, environment))
         answers = drain(wanted, environment)
         decided["drained"] = {n: answers[n] or f"drained: {wanted[n]}" for n in wanted} | {
             n: f"not drained: {why}" for n, why in left.items()
         }
     elif failed:
         decided["drained"] = dict.fromkeys(failed, "not drained: config key drain is 'print'")
-    campaign.write_summary(decided)
     campaign.write_gate(decided)
-    packed = evidence.gather(campaign.config, decided, environment)
+    packed = evidence.gather(
+        campaign.config, {**decided, "outcome": {n: decided["outcome"][n] for n in failed}}, environment
+    )
     for node in failed:
         found = next(f for f in decided["findings"] if f["node"] == node and f["scope"] == "node")
         click.echo(f"burnin: {node} failed in {step} ({found['workload']}): {found['reason']}", err=True)
@@ -188,7 +193,7 @@ def _verdict_text(document: dict[str, Any]) -> str:
     lines = [f"burnin: campaign {document['campaign']} is {document['verdict'].upper()}"]
     lines += [f"  {status:9} {fold(names)}" for status, names in sorted(by_status.items())]
     for name, entry in document["nodes"].items():
-        if entry["status"] not in ("accepted", "running"):
+        if entry["status"] not in ("accepted", "running", "repaired"):
             lines.append(
                 f"  {name}: {entry['fault'] or entry['status']} {entry['part'] or ''} in {entry['failed_step']} - {entry['reason']}"
             )
@@ -215,6 +220,24 @@ def status(folder: Path | None, watch: bool) -> None:
         if not watch:
             return
         time.sleep(5)
+
+
+@cli.command()
+@click.argument("what")
+@click.option(
+    "--campaign", "folder", type=click.Path(path_type=Path), help="Folder of the campaign; default: the newest."
+)
+def rerun(what: str, folder: Path | None) -> None:
+    """Have a step (x2), a heat (x2/heat0) or one run (x2/heat0/hpl/GROUP) run again; the old results are kept.
+
+    The next snakemake runs it, judges its gate again, and decides anew what follows.
+    """
+    from burnin import lock
+
+    campaign = _campaign(folder or _newest())
+    lock.take(campaign.dir, Path(".snakemake", "locks"))
+    found = campaign.rerun(what)
+    click.echo(f"burnin: {len(found)} runs will be run again by the next snakemake; what they gave is kept beside them")
 
 
 @cli.command()

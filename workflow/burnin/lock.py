@@ -27,11 +27,16 @@ def take(campaign_dir: Path, locks: Path) -> list[Path]:
 
     `locks` is Snakemake's folder of lock files. Raises CampaignError, naming it, if another head is alive.
     """
-    campaign_dir.mkdir(parents=True, exist_ok=True)
     path = campaign_dir / "head.lock"
     if path in _held:
         return []
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        campaign_dir.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise CampaignError(
+            f"{path} cannot be written: {error.strerror}", "make config key results a writable folder"
+        ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

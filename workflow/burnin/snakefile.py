@@ -7,13 +7,17 @@ the ladder therefore goes on behind the last gate on the assumption that everybo
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+from snakemake.exceptions import IncompleteCheckpointException
+from snakemake.io import checkpoint_target
 
 from burnin import config as configuration
 from burnin import lock, plan_check, validation
@@ -23,6 +27,24 @@ from burnin.ladder import Heat
 
 # A dry run at 1,024 nodes makes millions of objects and no garbage; looking for it costs a tenth of the time.
 gc.set_threshold(100_000, 50, 100)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def says_why(function: Callable[P, T]) -> Callable[P, T]:
+    """Let an input function end Snakemake with a sentence; as an exception it would come with a traceback."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: P.args, **keywords: P.kwargs) -> T:
+        try:
+            return function(*arguments, **keywords)
+        except CampaignError as error:
+            print(f"burnin: {error}", file=sys.stderr)
+            raise SystemExit(error.exit_status) from None
+
+    return wrapped
 
 
 class Workflow:
@@ -51,6 +73,7 @@ class Workflow:
         """Tell whether nothing is executed (-n, --dag, --rulegraph, --summary ...)."""
         return self.workflow.executor_plugin is None or bool(self.workflow.dryrun)
 
+    @says_why
     def prepare(self) -> None:
         """Before anything is executed: one living head at a time, the campaign's files, forced reruns on record."""
         self.campaign.begin()
@@ -104,6 +127,7 @@ class Workflow:
             ]
         return all(s.exists() and s.stat().st_mtime_ns <= decided for s in sources)
 
+    @says_why
     def gates(self, until: str | None = None) -> list[str]:
         """Return the gates of the ladder up to the end of a step (None: of all steps).
 
@@ -127,9 +151,9 @@ class Workflow:
                 break
             if gate is None:
                 self.checkpoints.gate.get(step=heat.step, heat=str(heat.heat))
-                # the checkpoint did not object: its gate is made, but this walk has not seen it yet
-                self.campaign.load(self.campaign.gate_path(heat.step, heat.heat), "gate")
-                return self.gates(until)
+                # Snakemake remembers the gate as made, but it was taken away since (its groups changed): make it anew
+                path = str(self.campaign.gate_path(heat.step, heat.heat))
+                raise IncompleteCheckpointException(self.checkpoints.gate.rule, checkpoint_target(path))
             paths.append(str(self.campaign.gate_path(heat.step, heat.heat)))
         return paths
 
@@ -145,6 +169,7 @@ class Workflow:
         self.checkpoints.gate.get(step=step, heat=heat)
         return True
 
+    @says_why
     def gate_before(self, wildcards: Any) -> list[str]:
         """Return the gate that a plan follows: none for the first heat."""
         key = (wildcards.step, int(wildcards.heat))
@@ -177,6 +202,7 @@ class Workflow:
         heats, index = self._table()
         return heats[index[step, heat]][0]
 
+    @says_why
     def results_of_heat(self, wildcards: Any) -> list[str]:
         """Return the results that a gate waits for."""
         heat = self._heat(wildcards.step, int(wildcards.heat))
@@ -186,6 +212,7 @@ class Workflow:
             for workload in group.workloads
         ]
 
+    @says_why
     def results_before(self, wildcards: Any) -> list[str]:
         """Return the results that a run waits for: those of the workload before it, on its own nodes.
 
