@@ -27,6 +27,8 @@ $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# compiled once here: a campaign starts this code hundreds of times, also where Python may not write its caches
+	$(BIN)/python -m compileall -q workflow
 	@touch $@
 
 venv: $(READY)
