@@ -17,7 +17,7 @@ from burnin.runs.journal import completed
 
 from tests.integration.campaigns import Lab
 
-pytestmark = [pytest.mark.drmaa, pytest.mark.xdist_group("drmaa")]
+pytestmark = [pytest.mark.drmaa]
 
 SCRIPT = Path(__file__).with_name("cluster.sh")
 LIBRARY = Path("/usr/lib/gridengine-drmaa/lib/libdrmaa.so.1.0")

@@ -13,7 +13,7 @@ import pytest
 
 from .conftest import Campaign, Cluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+pytestmark = [pytest.mark.slurm]
 Make = Callable[..., Campaign]
 FOUR = "dgx[01-04]"
 

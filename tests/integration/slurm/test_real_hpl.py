@@ -15,7 +15,7 @@ import yaml
 
 from .conftest import ROOT, Campaign
 
-pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+pytestmark = [pytest.mark.slurm]
 
 
 def numbers(value: Any) -> set[float]:
