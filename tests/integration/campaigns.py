@@ -33,6 +33,12 @@ class Lab:
         self, folder: Path, faults: list[dict[str, Any]] | None = None, profile: str = "lab", **config: Any
     ) -> None:
         self.folder, self.profile = folder, profile
+        # a working directory of its own: Snakemake removes the folder of all locks when it ends, also another's
+        self.work = folder / "work"
+        self.work.mkdir(exist_ok=True)
+        for name in ("config", "lab"):
+            if not (self.work / name).exists():
+                (self.work / name).symlink_to(ROOT / name)
         scenario = folder / "scenario.yaml"
         scenario.write_text(
             yaml.safe_dump({"nodes": "dgx[01-08]", "gpus_per_node": 8, "faults": faults or []}), encoding="utf-8"
@@ -46,7 +52,17 @@ class Lab:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the snakemake command line of the campaign."""
-        return ["snakemake", *arguments, "--profile", self.profile, "--configfile", str(self.config)]
+        profile = str(ROOT / "profiles" / self.profile)
+        return [
+            "snakemake",
+            "-s",
+            str(ROOT / "Snakefile"),
+            *arguments,
+            "--profile",
+            profile,
+            "--configfile",
+            str(self.config),
+        ]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -58,7 +74,7 @@ class Lab:
         """Run snakemake from the repository root."""
         done = subprocess.run(
             self.command(*arguments),
-            cwd=ROOT,
+            cwd=self.work,
             env=self.environment,
             capture_output=True,
             text=True,
@@ -76,7 +92,7 @@ class Lab:
         with (self.folder / "head.log").open("a") as log:
             return subprocess.Popen(
                 self.command(*arguments),
-                cwd=ROOT,
+                cwd=self.work,
                 env=self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,

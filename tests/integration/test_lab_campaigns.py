@@ -134,7 +134,9 @@ def test_killed_heads_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None
         assert len(iterations) >= finished.get(attempt, 0), f"{attempt}: a finished iteration was lost"
     for run, document in lab.results().items():
         if document["state"] == "complete":
-            assert len(document["iterations"]) == QUICK["windows"]["hpl"]["default"]["iterations"], run
+            window = QUICK["windows"]["hpl"]["default"]["iterations"]
+            done = len(document["iterations"])  # a half goes on until the other one's window is full
+            assert done >= window if run.startswith("halves/") else done == window, run
         assert document["earlier_attempts"] == 0, f"{run}: the journal was not continued"
 
 

@@ -72,7 +72,7 @@ def test_scancel_from_outside(campaign: Make, cluster: Cluster) -> None:
 def test_a_run_over_its_time_limit(campaign: Make) -> None:
     limit = {
         "partition": None, "account": None, "qos": None, "reservation": None, "mpi": "pmix", "gpus_option": True, "extra": [],
-        "time_limit_minutes": 1, "iteration_minutes": 30, "time_margin_minutes": 30, "start_timeout_minutes": 60,
+        "time_limit_minutes": 1, "iteration_minutes": 0.1, "time_margin_minutes": 0.1, "start_timeout_minutes": 60,
     }  # fmt: skip
     run = campaign(slurm=limit)
     run.start()
