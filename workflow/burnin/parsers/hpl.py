@@ -609,6 +609,8 @@ class Parser:
             reading.data["summary_tflops"] = self.summary_tflops
         if self.dropped:
             reading.data["runs_not_listed"] = self.dropped
+        if not reading.recognised:
+            reading.verdict = "unknown"  # whatever else stands in it, it says nothing about HPL
         return reading
 
     def _explain(self, section: _Section, where: str) -> None:
