@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import secrets
 import socket
 import time
@@ -413,11 +412,8 @@ class Campaign:
         for path in results:
             self._refuse_rerun_of_a_failure(path)
         who = {"by": getpass.getuser(), "host": socket.gethostname(), "time": time.time()}
-        lines = [json.dumps({"run": str(p.parent.relative_to(self.dir)), **who}) + "\n" for p in results]
-        with (self.dir / "reruns.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write("".join(lines))
-            stream.flush()
-            os.fsync(stream.fileno())
+        lines = [json.dumps({"run": str(p.parent.relative_to(self.dir)), **who}) for p in results]
+        storage.append_line(self.dir / "reruns.jsonl", "\n".join(lines))
 
 
 def _assume(standing: Any, heat: Heat) -> None:

@@ -10,10 +10,11 @@ cancelled by the operator's own Ctrl-C, to be submitted again).
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from burnin import storage
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,7 @@ class Submissions:
     def append(self, event: str, time: float, **fields: Any) -> None:
         """Add a record; it is on disk when this returns. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"event": event, "run": self.run_id, "time": time, **fields}).encode() + b"\n"
-        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            size = os.fstat(handle).st_size
-            if size and os.pread(handle, 1, size - 1) != b"\n":
-                line = b"\n" + line  # a killed writer left half a line: ours must not become part of it
-            os.write(handle, line)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        storage.append_line(self.path, json.dumps({"event": event, "run": self.run_id, "time": time, **fields}))
 
     def records(self) -> list[dict[str, Any]]:
         """Return this run's records in order; a torn line is as if it had not been written."""
