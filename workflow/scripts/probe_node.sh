@@ -8,8 +8,9 @@ limit=$2
 node=${SLURMD_NODENAME:-$(hostname -s)}
 part=$folder/.$node.part
 read -r up _ </proc/uptime
+read -r boot </proc/sys/kernel/random/boot_id
 exec >"$part" 2>&1
-printf '#@burnin node %s time %s up %s zone %s\n' "$node" "$(date +%s)" "$up" "$(date +%z)"
+printf '#@burnin node %s time %s up %s zone %s boot %s\n' "$node" "$(date +%s)" "$up" "$(date +%z)" "${boot:-unknown}"
 
 probe() {
     tool=$1

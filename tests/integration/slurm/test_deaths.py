@@ -53,7 +53,7 @@ def test_a_node_reboots_quickly(campaign: Make, cluster: Cluster) -> None:
     cluster("reboot-node", "dgx03")
     summary = run.finish()
     assert verdicts(summary) == {"dgx02": "accepted", "dgx03": "failed"}
-    assert summary["nodes"]["dgx03"]["fault"] == "node_crash" and run.casualty()["lost"] == ["dgx03"]
+    assert summary["nodes"]["dgx03"]["fault"] == "node_crash"  # by the job's death, or by the boot id if it lived on
     run.assert_nothing_ran_twice()
 
 

@@ -259,6 +259,7 @@ TABLE: tuple[Signature, ...] = (
         confidence="likely",
     ),
     Signature("node_failure", "node_crash", "node", 10, _node, CONSOLE, when=lambda s: bool(s.get("host"))),
+    Signature("rebooted", "node_crash", "node", 10, _node, CONSOLE),
     # links: what the port itself says
     Signature(
         "link_state",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A probe file: the output of several node tools of one node, each between two frame lines.
 
-    #@burnin node dgx05 time 1794318425 up 52311.00 zone +0100
+    #@burnin node dgx05 time 1794318425 up 52311.00 zone +0100 boot 2f9c9f1e-56a4-4c0b-93cb-6f0ce6e3c6ad
     #@burnin begin mlxlink mlxlink -d mlx5_3 -c
     ...
     #@burnin end 0
@@ -15,7 +15,8 @@ that ran, says that the probe ran to its end; without it only the option `expect
 section is missing. A file of several nodes (pdsh prefixes) is read too.
 
 data: `node`, `time` (seconds since 1970 by the node's clock), `up` (seconds since its boot), which together give the
-moment of a kernel stamp that counts from boot; `utc_offset` (seconds east of UTC, for stamps of local time); `tools`:
+moment of a kernel stamp that counts from boot; `utc_offset` (seconds east of UTC, for stamps of local time); `boot` (the
+kernel's boot id: another one says that the node booted in between, whatever its clock says); `tools`:
 {key: verdict}, with keys `nvidia-smi`, `mlxlink:mlx5_3`, `ipmi`, `ipmi:sel` (the device or listing comes from the
 command), a tool that was expected and not run is `unknown`; several hosts: `dgx05/nvidia-smi`. `sections`:
 {key: {"tool", "argv", "status", "first_line", "last_line", "recognised", "complete", "verdict", "problems", "data"}}.
@@ -39,7 +40,10 @@ MOST_SECTIONS = 20_000
 _BEGIN = re.compile(r"#@burnin begin (\S+)(?: (.*))?$")
 _END = re.compile(r"#@burnin end (-?\d{1,6})(?: lines (\d{1,9}))?\s*$")
 _DONE = re.compile(r"#@burnin (?:finished|done)(?: (\d{1,6}))?\s*$")
-_NODE = re.compile(r"#@burnin node (\S+)(?: time (\d{1,12}))?(?: up (\d{1,12}(?:\.\d+)?))?(?: zone ([+-]\d{4}))?\s*$")
+_NODE = re.compile(
+    r"#@burnin node (\S+)(?: time (\d{1,12}))?(?: up (\d{1,12}(?:\.\d+)?))?"
+    r"(?: zone ([+-]\d{4}))?(?: boot (\S{1,64}))?\s*$"
+)
 _DEVICE = re.compile(r"(?:^|\s)-d\s+(\S+)")
 _TIMED_OUT = frozenset({124, 137})
 _NOT_THERE = frozenset({126, 127})
@@ -137,6 +141,8 @@ class Parser:
             if m[4]:
                 hours, minutes = int(m[4][:3]), int(m[4][0] + m[4][3:])
                 self.node["utc_offset"] = 3600 * hours + 60 * minutes
+            if m[5] and m[5] != "unknown":
+                self.node["boot"] = m[5]
             if self.host is None and not self.hosts:
                 self.host = m[1]
         elif m := _DONE.match(body):

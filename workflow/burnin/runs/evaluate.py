@@ -151,7 +151,7 @@ def probe_summary(reading: Reading) -> dict[str, Any]:
         "problems": reading.problems[:20],
         "signals": [s.to_dict() for s in bounded(reading.signals)],
         "gpus": gpu_places(reading),
-        "clock": {k: reading.data[k] for k in ("time", "up", "utc_offset") if reading.data.get(k) is not None},
+        "clock": {k: reading.data[k] for k in ("time", "up", "utc_offset", "boot") if reading.data.get(k) is not None},
     }
 
 

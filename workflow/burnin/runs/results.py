@@ -80,8 +80,13 @@ def probed(spec: RunSpec, number: int) -> dict[str, Any]:
 
 
 def _add_probes(result: dict[str, Any], found: Sequence[Mapping[str, Any]]) -> None:
-    """Add the journal's probes and the signals in them to a result."""
-    for record in (r for r in found if r["type"] == "probe"):
+    """Add the journal's probes and the signals in them to a result, and the boots between two probes of one job."""
+    boots: dict[str, str] = {}
+    for record in found:
+        if record["type"] == "job":
+            boots = {}  # between two jobs the node was not ours: whoever rebooted it then had the right to
+        if record["type"] != "probe":
+            continue
         for node, summary in record["nodes"].items():
             result["probes"].setdefault(record["when"], {})[node] = {
                 "tools": summary["tools"],
@@ -93,6 +98,24 @@ def _add_probes(result: dict[str, Any], found: Sequence[Mapping[str, Any]]) -> N
             }
             for item in _signals(summary["signals"], summary.get("file") or ""):
                 result["signals"].append({**item, "node": node, "when": record["when"]})
+            boot = (summary.get("clock") or {}).get("boot")
+            if boot and boots.setdefault(node, boot) != boot:
+                result["signals"].append(_rebooted(record, node, boots[node], boot))
+                boots[node] = boot
+
+
+def _rebooted(record: Mapping[str, Any], node: str, before: str, now: str) -> dict[str, Any]:
+    """Return the signal of a node that booted while the run went on: it may be back before anybody missed it."""
+    up = record["nodes"][node]["clock"].get("up")
+    return {
+        "kind": "rebooted",
+        "line": 1,
+        "text": f"{node} has booted during the run: boot id {before}, now {now}" + (f", up {up:g} s" if up else ""),
+        "detail": {"before": before, "now": now},
+        "file": record["nodes"][node].get("file") or "",
+        "node": node,
+        "when": record["when"],
+    }
 
 
 def read_output(spec: RunSpec, path: Path) -> dict[str, Any]:
