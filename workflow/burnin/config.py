@@ -216,6 +216,25 @@ def whole_windows(merged: Mapping[str, Any], files: Sequence[Path | str], given:
     return {**merged, "windows": windows} if windows else dict(merged)
 
 
+def from_files(files: Sequence[Path], root: Path, given: Mapping[str, Any] | None = None) -> Config:
+    """Return the Config of files laid over config/config.yaml in their order, as Snakemake lays --configfile.
+
+    `given` is laid over them, as --config is. Raises ConfigError for what cannot be read or is not valid.
+    """
+    from snakemake.utils import update_config
+
+    layers = [root / "config" / "config.yaml", *(f.resolve() for f in files)]
+    merged: dict[str, Any] = {}
+    for file in layers:
+        content = _read_section("--configfile", str(file), root)
+        if not isinstance(content, Mapping):
+            raise ConfigError("--configfile", str(file), "a YAML file with keys of the config", "correct the file")
+        update_config(merged, content)
+    given = given or {}
+    update_config(merged, given)
+    return load(whole_windows(merged, layers, given), root)
+
+
 def from_file(campaign_dir: Path) -> Config:
     """Return the Config that a campaign runs with (results/<campaign>/config.json).
 
