@@ -125,9 +125,9 @@ def test_the_campaign_defaults_to_the_newest(folder: Path, monkeypatch: pytest.M
 
 
 def test_evidence_outside_the_campaign_is_never_read(folder: Path, tmp_path: Path) -> None:
-    from burnin.commands.explain import _Files
+    from burnin.quotations import Files
 
     (tmp_path / "secret.txt").write_text("secret\n")
-    files = _Files(folder)
+    files = Files(folder)
     assert files.quote("../../secret.txt:1") is None and files.quote("single/heat0/gate.json:999999") is None
     assert files.quote("x2:1") is None and files.started("no/such/run") is None

@@ -318,13 +318,18 @@ class Campaign:
 
     def write_summary(self, pending_gate: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Write summary.json from the gates on disk, plus one that is decided but not yet written."""
+        summary = self.summary(pending_gate)
+        storage.write_json(self.dir / "summary.json", summary, "summary")
+        return summary
+
+    def summary(self, pending_gate: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what summary.json says now; nothing is written."""
         events = self.events(pending_gate)
         standing = replay(self.config.ladder, events)
         over = heat_of_standing(self.config.ladder, standing) is None
         summary = summarise(self.config, events, standing, over)
         summary["validation"] = validation.state(self.config)
         summary["preflight"] = self._preflight()
-        storage.write_json(self.dir / "summary.json", summary, "summary")
         return summary
 
     def _preflight(self) -> dict[str, Any] | None:

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import difflib
-import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -37,6 +35,7 @@ def story_of(node: str, folder: Path) -> str:
     from burnin.errors import CampaignError
     from burnin.judging import story
     from burnin.nodes import fold
+    from burnin.quotations import Files
 
     try:
         summary = storage.read_json(folder / "summary.json", "summary")
@@ -54,41 +53,5 @@ def story_of(node: str, folder: Path) -> str:
         path = folder / str(heat["step"]) / f"heat{heat['heat']}" / "gate.json"
         if path.exists():
             gates.append(storage.read_json(path, "gate"))
-    return story.tell(node, summary, gates, _Files(folder).sources())
-
-
-class _Files:
-    """The campaign's raw files, for quotations."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def sources(self) -> Any:
-        """Return what the story asks for."""
-        from burnin.judging.story import Sources
-
-        return Sources(quote=self.quote, started=self.started)
-
-    def quote(self, place: str) -> str | None:
-        """Return the line that an evidence names, or None if it cannot be read."""
-        path, _, line = place.rpartition(":")
-        target = (self.folder / path).resolve()
-        if not line.isdigit() or not target.is_relative_to(self.folder.resolve()):
-            return None
-        try:
-            with target.open("rb") as stream:
-                for number, raw in enumerate(stream, 1):
-                    if number == int(line):
-                        text = raw[:2000].decode("utf-8", "replace").strip()
-                        return "".join(c for c in text if c.isprintable() or c == "\t")
-        except OSError:
-            return None
-        return None
-
-    def started(self, run: str) -> float | None:
-        """Return when a run started."""
-        try:
-            value = json.loads((self.folder / run / "result.json").read_text(encoding="utf-8"))["started"]
-        except (OSError, ValueError, KeyError):
-            return None
-        return float(value) if value is not None else None
+    files = Files(folder)
+    return story.tell(node, summary, gates, story.Sources(quote=files.quote, started=files.started))
