@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import os
 import secrets
 import sys
@@ -44,6 +45,8 @@ def says_why(function: Callable[P, T]) -> Callable[P, T]:
             print(f"burnin: {error}", file=sys.stderr)
             raise SystemExit(error.exit_status) from None
 
+    # Snakemake asks for it twice a job; worked out each time it would be one per cent of a dry run
+    wrapped.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return wrapped
 
 
