@@ -235,6 +235,13 @@ def from_files(files: Sequence[Path], root: Path, given: Mapping[str, Any] | Non
     return load(whole_windows(merged, layers, given), root)
 
 
+def from_text(text: str, root: Path) -> Config:
+    """Return the Config of a text laid over config/config.yaml. Raises ConfigError if it is not valid."""
+    import yaml
+
+    return from_files([], root, yaml.safe_load(text))
+
+
 def from_file(campaign_dir: Path) -> Config:
     """Return the Config that a campaign runs with (results/<campaign>/config.json).
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from burnin.errors import ConfigError
-from burnin.nodes import expand, fold
+from burnin.nodes import NODE_NAME, expand, fold
 
 Source = Literal["slurm tree", "slurm block", "file", "unknown"]
 
@@ -310,6 +310,10 @@ def from_slurm(text: str, nodes: Sequence[str], key: str = "topology") -> Topolo
                 "write the topology into a file (config/topology.example.yaml) and name that",
             )
         name = fields.get("switchname") or fields.get("blockname") or fields.get("aggregatedblock") or ""
+        if "aggregatedblock" not in fields and not NODE_NAME.fullmatch(name):
+            raise ConfigError(
+                key, name[:120], "switches and blocks named as hosts are", "give it another name in Slurm"
+            )
         members = _members(fields.get("nodes", ""), f"{key}.{name}.Nodes")
         if "switchname" in fields:
             switches[name] = members
