@@ -21,6 +21,9 @@ PEAK = {
 }
 
 
+NCCL_VERSION = "2.21.5+cuda12.4"
+
+
 def size_of(text: str) -> int:
     """`8G` -> bytes (powers of 1024, as nccl-tests reads them)."""
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -172,9 +175,11 @@ class Test:
 
     def network(self) -> None:
         """NCCL's own lines about the transport (the lab's /etc/nccl.conf says NCCL_DEBUG=INFO, subsystems INIT,NET)."""
-        if os.environ.get("NCCL_DEBUG", "INFO").upper() not in ("INFO", "TRACE"):
-            return
-        network_lines(self.run)
+        level = os.environ.get("NCCL_DEBUG", "INFO").upper()
+        if level in ("INFO", "TRACE"):
+            network_lines(self.run)
+        elif level in ("WARN", "VERSION"):
+            out(f"NCCL version {NCCL_VERSION}")
 
     def table_head(self) -> None:
         """The three lines above the rows."""
@@ -317,7 +322,7 @@ def network_lines(run: Run) -> None:
     host, pid = run.nodes[0], pid_of(run, 0)
     fault = run.find("nccl_on_sockets")
     where = f"{host}:{pid}:{pid} [0] NCCL INFO"
-    out(f"{host}:{pid}:{pid} [0] NCCL INFO NCCL version 2.21.5+cuda12.4")
+    out(f"{host}:{pid}:{pid} [0] NCCL INFO NCCL version {NCCL_VERSION}")
     bad = [] if fault is None else [fault["node"]] if fault["node"] else run.nodes
     if fault is not None:
         run.happened(fault)

@@ -122,3 +122,25 @@ def test_cutting_hides_no_fault_that_was_seen(at: int) -> None:
     for key, section in whole["sections"].items():
         if section["last_line"] < FAULTS[:at].count("\n") and section["verdict"] == "fail":
             assert reading.data["tools"][key] == "fail"
+
+
+def test_a_part_of_the_stack_is_kept_as_it_stands_and_decides_nothing() -> None:
+    text = """\
+#@burnin node n1 time 1794318425 up 5.0
+#@burnin begin dmesg dmesg -T
+[    0.000000] Linux version 6.1
+[    1.000000] systemd[1]: Started.
+#@burnin end 0
+#@burnin begin stack:kernel uname -r
+6.1.0-18
+#@burnin end 0
+#@burnin begin stack:bmc ipmitool mc info
+Could not open device
+#@burnin end 1
+#@burnin finished
+"""
+    reading = parsers.read_lines("probe", text.splitlines())
+    assert reading.verdict == "pass" and reading.complete and reading.problems == []
+    assert reading.data["tools"] == {"dmesg": "pass"}
+    section = reading.data["sections"]["stack:bmc"]
+    assert (section["status"], section["first_line"], section["last_line"]) == (1, 9, 11)

@@ -20,7 +20,10 @@ def probe(when: str, boots: dict[str, str]) -> dict[str, Any]:
     nodes = {}
     for node, boot in boots.items():
         head = f"#@burnin node {node} time 1794318425 up 90.00 zone +0000 boot {boot}"
-        nodes[node] = {**probe_summary(parsers.read_lines("probe", [head, "#@burnin finished"])), "file": f"p/{node}.txt"}
+        nodes[node] = {
+            **probe_summary(parsers.read_lines("probe", [head, "#@burnin finished"])),
+            "file": f"p/{node}.txt",
+        }
     return {"type": "probe", "when": when, "nodes": nodes, "time": 1.0}
 
 
@@ -57,4 +60,6 @@ def test_a_node_that_booted_during_a_run_fails_and_its_partner_owes() -> None:
     assert gate["outcome"] == {"n1": "owes", "n2": "failed"}
     (finding,) = gate["findings"]
     assert (finding["fault"], finding["part"]) == ("node_crash", "node")
-    assert finding["evidence"][0].endswith("p/n2.txt:1") and "aaaa" not in finding["quote"] and "cccc" in finding["quote"]
+    assert (
+        finding["evidence"][0].endswith("p/n2.txt:1") and "aaaa" not in finding["quote"] and "cccc" in finding["quote"]
+    )

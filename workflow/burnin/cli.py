@@ -16,6 +16,7 @@ import click
 
 from burnin.commands.baseline import baseline
 from burnin.commands.explain import explain
+from burnin.commands.freeze import freeze
 from burnin.commands.init import init
 from burnin.commands.judge import judge
 from burnin.commands.plan import plan
@@ -31,6 +32,7 @@ def cli() -> None:
 cli.add_command(baseline)
 cli.add_command(explain)
 cli.add_command(init)
+cli.add_command(freeze)
 cli.add_command(judge)
 cli.add_command(plan)
 cli.add_command(simulate)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The look at a cluster before anything runs: what stands on the nodes, compared between them. Pure.
 
-A node that differs is a finding, told and recorded; it is no verdict: the runs decide whether the node works.
+A node that differs is a finding, told and recorded; it is no verdict: the runs decide whether the node works. What a
+node has is frozen with it: a run that finds something else has nothing to compare its numbers with (`changes`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from burnin.parsers.probe import STACK
 from burnin.parsers.reading import Reading
 
 #: A clock that is off by more (s) makes kernel times and iteration times of different nodes contradict each other.
@@ -19,6 +21,24 @@ CLOCK_SECONDS = 5.0
 QUOTE = 120
 #: Output of a tool that no parser reads is part of the stack as it stands, up to so many characters.
 KEEP = 2000
+
+
+#: Commands whose output is understood, or only run; the text of any other is part of the stack as it stands.
+UNDERSTOOD = frozenset({"nvidia-smi", "mlxlink", "arm"})
+
+
+def frame(tool: str, hca: str = "") -> str:
+    """Return the name that a command of the look has in a probe's frames."""
+    return tool if tool in UNDERSTOOD else f"{STACK}{tool}:{hca}" if hca else STACK + tool
+
+
+def wanted(commands: Mapping[str, str], hcas: Sequence[str]) -> dict[str, str]:
+    """Return the key of a probe's section -> its tool, of the look's commands; {hca} makes one for each port."""
+    return {
+        f"{tool}:{hca}" if hca and tool in UNDERSTOOD else frame(tool, hca): frame(tool, hca)
+        for tool, line in commands.items()
+        for hca in (hcas if "{hca}" in line else [""])
+    }
 
 
 def finding(node: str | None, part: str, reason: str, evidence: Sequence[str] = ()) -> dict[str, Any]:
@@ -43,8 +63,8 @@ def node_record(
         section = sections.get(key)
         if section is None or section["status"] != 0:
             why = "no answer" if section is None else f"exit status {section['status']}"
-            record["problems"].append(f"{key}: {why}")
-            record["lines"][key] = section["first_line"] if section else 1
+            record["problems"].append(f"{key.removeprefix(STACK)}: {why}")
+            record["lines"][key.removeprefix(STACK)] = section["first_line"] if section else 1
             continue
         data = section["data"]
         if tool == "nvidia-smi":
@@ -54,9 +74,9 @@ def node_record(
             record["hcas"][device] = f"{data.get('state')}/{data.get('physical_state')}"
             record["lines"][f"hca {device}"] = section["first_line"]
             _put(record, f"{device} firmware", data.get("firmware"), section["first_line"])
-        elif tool != "arm":
+        elif tool.startswith(STACK):
             text = "\n".join(lines[section["first_line"] : section["last_line"] - 1]).strip()
-            _put(record, tool, re.sub(r"[ \t]+", " ", text)[:KEEP], section["first_line"])
+            _put(record, tool.removeprefix(STACK), re.sub(r"[ \t]+", " ", text)[:KEEP], section["first_line"])
     time = reading.data.get("time")
     if time is not None:
         # the node prints whole seconds
@@ -93,6 +113,30 @@ def common_stack(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None
         value, count = values.most_common(1)[0]
         found[key] = value if 2 * count > values.total() else None
     return found
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return (part, before, now) of every part of a stack that differs from what was frozen.
+
+    A part that only one of the two shows is unknown, and unknown is no change. Values that a node has of several GPUs
+    ("a, b") may become fewer: a GPU that is gone takes its own with it, and is a finding of another kind.
+    """
+    found = []
+    for part in sorted(before.keys() & now.keys()):
+        old, new = before[part], now[part]
+        fewer = part.startswith("gpu ") and set(new.split(", ")) <= set(old.split(", "))
+        if old != new and not fewer:
+            found.append((part, *differing(old, new)))
+    return found
+
+
+def differing(before: str, now: str) -> tuple[str, str]:
+    """Return the first line that differs of two texts, each on one line and short enough to be quoted."""
+    old, new = before.splitlines(), now.splitlines()
+    at = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return _short("\n".join(old[at : at + 1]) or "(no such line)"), _short(
+        "\n".join(new[at : at + 1]) or "(no such line)"
+    )
 
 
 def judge(

@@ -16,7 +16,7 @@ from burnin import arithmetic, xid
 from burnin.judging import performance, throughput, xids
 from burnin.judging.attribution import FIRST_ONLY, Places, counting, gpu_places
 from burnin.judging.run import Context, Run
-from burnin.judging.signatures import TABLE, config_row, signature_of, stops_run
+from burnin.judging.signatures import TABLE, config_row, nobodys, signature_of, stops_run
 from burnin.judging.xids import applications
 
 STATE_KINDS = frozenset(row.kind for row in TABLE if row.state)
@@ -162,7 +162,7 @@ def configuration(runs: Sequence[Run], plan: Mapping[str, Any], context: Context
                 for item in run.findings:
                     if item["scope"] == "config" and item["fault"] == fault:
                         touched |= {item["node"]} if item["node"] else set(run.nodes)
-            if plan["step"] != "resume" and len(touched) * 2 < len(everybody):
+            if plan["step"] != "resume" and not nobodys(fault) and len(touched) * 2 < len(everybody):
                 for run in mine:
                     _narrow(run, fault)
         _alike_in_trouble(mine)

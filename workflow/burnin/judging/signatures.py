@@ -36,7 +36,8 @@ class Signature:
     """One row of the table.
 
     `state` marks what lasts (read in any probe it counts); others count only when new in a run. `stops`: going on would
-    burn hours on a machine that is known to be broken. `alone`: see `Alone`. `everywhere`: what a group's fault means
+    burn hours on a machine that is known to be broken. `alone`: see `Alone`. `nobodys`: it stays the
+    configuration's, however few nodes show it. `everywhere`: what a group's fault means
     if most groups of a heat show it (then it is the configuration's), in the operator's words.
     """
 
@@ -51,6 +52,7 @@ class Signature:
     when: Callable[[Seen], bool] = lambda seen: True
     confidence: Confidence = "certain"
     alone: Alone | None = None
+    nobodys: bool = False
     everywhere: str = ""
 
 
@@ -145,6 +147,10 @@ SOCKETS = "make the HCAs visible in the container (NCCL_IB_HCA, devices, memlock
 NO_DEVICE = (
     "NCCL's network settings inside the container are wrong (IB devices not visible, NCCL_IB_HCA, NCCL_SOCKET_IFNAME, "
     "memlock): run nccl-tests in the same container on the same nodes, correct them; never burn in on sockets"
+)
+STACK = (
+    "put back what it was; if the change is meant, record it (burnin freeze --why ...): the stack is frozen anew, and what ran "
+    "before ran on the old one (burnin rerun repeats it)"
 )
 CONSOLE = "look at the node's console and BMC event log before it is used again"
 
@@ -526,6 +532,7 @@ TABLE: tuple[Signature, ...] = (
             "check this node's mount of the checkpoint folder: space, rights, network to the storage",
         ),
     ),
+    Signature("stack_changed", "stack", "config", 65, _stack, STACK, state=True, nobodys=True),
     Signature(
         "driver_mismatch",
         "driver_mismatch",
@@ -663,6 +670,12 @@ def signature_of(seen: Seen) -> Signature | None:
 def config_row(fault: str) -> Signature | None:
     """Return the first row of a configuration's fault, for what it is when one node alone has it."""
     return next((row for row in TABLE if row.scope == "config" and row.fault == fault and row.alone), None)
+
+
+@cache
+def nobodys(fault: str) -> bool:
+    """Tell whether a configuration's fault never becomes a node's."""
+    return any(row.nobodys for row in TABLE if row.fault == fault)
 
 
 @cache

@@ -90,6 +90,7 @@ KINDS: dict[str, str] = {
     "cpu_throttle": "kernel: a CPU's clock was throttled for its temperature",
     "hca_event": "kernel: an HCA reports cable error, module temperature, slot power or its own health (detail.what)",
     "rebooted": "the node booted between two probes of one job (detail.before, detail.now: boot ids; made by results)",
+    "stack_changed": "a part of the stack is not what was frozen (detail.what, detail.before, detail.now; made by runs.stack)",
     "log_starts": "first time stamp in the kernel log (value = seconds since boot or epoch; detail.clock)",
     "fan_failed": "fan at 0 RPM or critical (device = sensor)",
     "psu_failed": "PSU failed, lost input, or critical (device = sensor)",

@@ -12,7 +12,8 @@ Every section goes to its tool's own parser with the line numbers of this file. 
 one whose exit status is not 0 is not whole: neither can pass, though a fault in it stays a fault. 124 and 137 are a
 time-out, 126 and 127 a tool that is not there: `unknown`, with a problem. `finished`, which may give the number of tools
 that ran, says that the probe ran to its end; without it only the option `expected` (tool names) can prove that no
-section is missing. A file of several nodes (pdsh prefixes) is read too.
+section is missing. A file of several nodes (pdsh prefixes) is read too. A section `stack:NAME` is no tool: its text is
+part of the stack as it stands, it decides nothing and makes nothing incomplete.
 
 data: `node`, `time` (seconds since 1970 by the node's clock), `up` (seconds since its boot), which together give the
 moment of a kernel stamp that counts from boot; `utc_offset` (seconds east of UTC, for stamps of local time); `boot` (the
@@ -46,6 +47,8 @@ _NODE = re.compile(
 )
 _DEVICE = re.compile(r"(?:^|\s)-d\s+(\S+)")
 _TIMED_OUT = frozenset({124, 137})
+#: Begins the name of a section that is kept as it stands.
+STACK = "stack:"
 _NOT_THERE = frozenset({126, 127})
 
 
@@ -181,7 +184,7 @@ class Parser:
                 options["counters"] = bool(re.search(r"(?:^|\s)(?:-c|--show_counters|-\w*c\w*)(?:\s|$)", argv)) or None
                 options["module"] = bool(re.search(r"(?:^|\s)(?:-m|--show_module)(?:\s|$)", argv)) or None
             section.parser = parser_for(tool, **options)
-        else:
+        elif not tool.startswith(STACK):
             section.problems.append(f"there is no reader for '{tool[:40]}'")
         self.open[host] = section
 
@@ -224,7 +227,7 @@ class Parser:
             "data": reading.data,
         }
         self.signals += [self._placed(s, section) for s in reading.signals]
-        if verdict != "pass":
+        if verdict != "pass" and not section.tool.startswith(STACK):
             for problem in problems[:5]:
                 self._note(f"{section.key}: {problem}")
 
@@ -241,14 +244,15 @@ class Parser:
         """Say what the whole file was."""
         for host in list(self.open):
             self._close(self.open.pop(host), None)
-        tools: dict[str, Verdict] = {key: s["verdict"] for key, s in self.sections.items()}
+        read = {key: s for key, s in self.sections.items() if not s["tool"].startswith(STACK)}
+        tools: dict[str, Verdict] = {key: s["verdict"] for key, s in read.items()}
         for wanted in self.expected:
             if not any(k == wanted or s["tool"] == wanted for k, s in self.sections.items()):
                 tools[wanted] = "unknown"
                 self._note(f"{wanted}: this tool was not run")
         reading = Reading(self.tool, recognised=self.recognised)
         all_there = bool(self.hosts) and (self.done >= self.hosts or bool(self.expected))
-        reading.complete = all_there and bool(tools) and all(s["complete"] for s in self.sections.values())
+        reading.complete = all_there and bool(tools) and all(s["complete"] for s in read.values())
         reading.verdict = worst(list(tools.values()))
         if self.recognised and not all_there:
             self._note("the probe has no closing line: nothing proves that no tool is missing")

@@ -8,8 +8,8 @@ attempt is begun, and the damaged one stays for people to look at.
 Each line ends in a checksum of what stands before it, so that a record which the disk changed is damage and not evidence.
 
 Records, by `type`: `header` (what is run), `job` (who runs it), `start`/`end` (an iteration), `not_launched` (Slurm did
-not answer: a start without effect), `probe` (a look at the nodes), `stop` (why no further iteration), `final` (the run
-is over).
+not answer: a start without effect), `probe` (a look at the nodes), `stack` (a container that is not the frozen one), `stop`
+(why no further iteration), `final` (the run is over).
 """
 
 from __future__ import annotations

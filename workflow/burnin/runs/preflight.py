@@ -21,6 +21,7 @@ from burnin import preflight as rules
 from burnin.cluster.drain import node_states
 from burnin.config import Config
 from burnin.errors import CampaignError
+from burnin.runs import stack
 
 #: Slurm states of a node that srun would wait for in vain.
 AWAY = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "MAINT", "POWERED_DOWN", "POWER_DOWN"}
@@ -60,6 +61,7 @@ def run(target: Path) -> dict[str, Any]:
             f"the preflight found {len(findings)} things:\n{shown}",
             "put them right and start snakemake again, or set preflight.on_finding to warn",
         )
+    stack.freeze(config, document, {c["file"]: stamp_of(Path(c["file"])) for c in document["containers"]})
     storage.write_json(target, document, "preflight")
     storage.keep_version(target, target.read_text(encoding="utf-8"))
     return document
@@ -134,7 +136,7 @@ def _stage(container: Mapping[str, str], timeout: float, environment: Mapping[st
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists() and not os.access(file.parent, os.W_OK):
-            return {"image": image, "file": str(file), "staged": False, "sha256": _digest(file)}
+            return {"image": image, "file": str(file), "staged": False, "sha256": digest(file)}
         with file.with_name(f".{file.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             staged = not file.exists()
@@ -172,19 +174,37 @@ def _import(file: Path, image: str, timeout: float, environment: Mapping[str, st
 
 def _checksum(file: Path) -> str:
     """Return the SHA-256 of a file, kept beside it: an image of many gigabytes is read once."""
-    stat = file.stat()
     kept = file.with_name(f"{file.name}.sha256")
-    stamp = f"# {stat.st_size} {stat.st_mtime_ns}"
+    stamp = f"# {stamp_of(file)}"
     if kept.exists():
         words = kept.read_text(encoding="utf-8").splitlines()
         if len(words) == 2 and words[1] == stamp:
             return words[0].split()[0]
-    value = _digest(file)
+    value = digest(file)
     storage.write_text(kept, f"{value}  {file.name}\n{stamp}\n")
     return value
 
 
-def _digest(file: Path) -> str:
+def container_now(file: Path, frozen: str) -> str:
+    """Return a container as it is now, in the form in which it was frozen ("SHA-256 size time"); `frozen` if it is the same.
+
+    Raises OSError if it cannot be read.
+    """
+    stamp = stamp_of(file)
+    value, _, known = frozen.partition(" ")
+    if stamp == known:
+        return frozen
+    now = _checksum(file) if os.access(file.parent, os.W_OK) else digest(file)
+    return frozen if now == value else f"{now} {stamp}"
+
+
+def stamp_of(file: Path) -> str:
+    """Return size and time of change of a file: while they are the same, nobody reads it again."""
+    stat = file.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
+def digest(file: Path) -> str:
     """Return the SHA-256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -279,11 +299,7 @@ def _look(config: Config, folder: Path, environment: Mapping[str, str]) -> tuple
     began = time.time()
     trouble = call(command, folder / "launch.log", float(section["timeout_seconds"]), _job(config, environment))
     span = (began, time.time())
-    wanted = {
-        f"{tool}:{hca}" if hca else tool: tool
-        for tool, line in section["commands"].items()
-        for hca in (config.hcas if "{hca}" in line else [""])
-    }
+    wanted = rules.wanted(section["commands"], config.hcas)
     nodes = {}
     for node in names:
         path = folder / f"{node}.txt"
@@ -308,7 +324,7 @@ def _script(config: Config) -> str:
     for tool, template in config.document["preflight"]["commands"].items():
         for hca in config.hcas if "{hca}" in template else [""]:
             words = configuration.render(template, {"hca": hca})
-            lines.append(f"probe {shlex.quote(tool)} {shlex.join(words)}")
+            lines.append(f"probe {shlex.quote(rules.frame(tool, hca))} {shlex.join(words)}")
     return "\n".join([*lines, "finish", ""])
 
 

@@ -8,22 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from burnin import parsers
+from burnin import parsers, preflight, storage
+from burnin.parsers.reading import Reading
 from burnin.runs import launching
 from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools
 from burnin.runs.spec import RunSpec
-from burnin.storage import write_text
+from burnin.runs.stack import Frozen, changed
 
 
 class Probe:
     """One look at the nodes, started at once and collected when it has ended."""
 
-    def __init__(self, spec: RunSpec, attempt: Path, name: str, environment: Mapping[str, str]) -> None:
-        self.spec, self.name = spec, name
+    def __init__(
+        self, spec: RunSpec, attempt: Path, name: str, environment: Mapping[str, str], frozen: Frozen | None = None
+    ) -> None:
+        """Start it. With `frozen`, the stack is read, too, and held against it."""
+        self.spec, self.name, self._frozen = spec, name, frozen
         self.folder = attempt / f"probe-{name}"
         self.folder.mkdir(parents=True, exist_ok=True)
         script = attempt / "probe.sh"
-        write_text(script, spec.probe_script())
+        storage.write_text(script, spec.probe_script(with_stack=frozen is not None))
         self._tools = probe_tools(spec.config.document["probes"]["commands"], spec.config.hcas)
         self._limit = float(spec.config.document["probes"]["timeout_seconds"]) * (len(self._tools) + 1)
         self.trouble = ""
@@ -71,8 +75,25 @@ class Probe:
                 path = part  # the probe was cut: what it has is still evidence, and is never a pass
             else:
                 return missing_probe(self._tools, self.trouble or "the node left no probe file")
-        summary = probe_summary(parsers.read_file("probe", path))
+        reading = parsers.read_file("probe", path)
+        summary = probe_summary(reading)
+        if self._frozen is not None:
+            self._hold_against(self._frozen, node, reading, path, summary)
         for tool in self._tools:
             summary["tools"].setdefault(tool, "unknown")
         summary["file"] = str(path.relative_to(self.spec.run_dir))
         return summary
+
+    def _hold_against(self, frozen: Frozen, node: str, reading: Reading, path: Path, summary: dict[str, Any]) -> None:
+        """Add what changed in the node's stack as signals, and what it was read as."""
+        both = {
+            **{t: c for t, c in self.spec.config.document["probes"]["commands"].items() if t in preflight.UNDERSTOOD},
+            **self.spec.stack_commands(),
+        }
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        record = preflight.node_record(
+            reading, lines, str(path), preflight.wanted(both, self.spec.config.hcas), (0.0, 0.0)
+        )
+        found = frozen.compare(node, record["stack"])
+        summary["signals"] += changed(found, record["lines"], node)
+        summary["stack"] = {"digest": storage.digest(record["stack"]), "unknown": frozen.unknown(node, record["stack"])}

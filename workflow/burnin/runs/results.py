@@ -60,6 +60,12 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
         end = {"time": start["time"], "exit": None, "ended": "interrupted", "summary": summary}
         result["interrupted"].append(_iteration(spec, folder, start, end))
         result["signals"] += _signals(summary["signals"], f"{folder.name}/{start['output']}")
+    for number, record in enumerate(found, 1):
+        if record["type"] == "stack":
+            # what changed is said in the journal alone: a record is a line
+            result["signals"] += [
+                {**s, "file": f"{folder.name}/journal.jsonl", "line": number} for s in record["signals"]
+            ]
     _add_probes(result, found)
     times = [r["time"] for r in found if "time" in r]
     result["started"], result["ended"] = (min(times), max(times)) if times else (None, None)
@@ -95,6 +101,7 @@ def _add_probes(result: dict[str, Any], found: Sequence[Mapping[str, Any]]) -> N
                 "clock": summary.get("clock") or {},
                 "file": summary.get("file"),
                 "time": record["time"],
+                **({"stack": summary["stack"]} if "stack" in summary else {}),
             }
             for item in _signals(summary["signals"], summary.get("file") or ""):
                 result["signals"].append({**item, "node": node, "when": record["when"]})

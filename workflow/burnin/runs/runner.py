@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -23,7 +24,7 @@ from burnin import hpl_dat, parsers, storage
 from burnin.judging.diagnosis import must_stop
 from burnin.judging.run import Context
 from burnin.judging.signatures import stops_run
-from burnin.runs import attempts, journal, launching, results, settle
+from burnin.runs import attempts, journal, launching, preflight, results, settle, stack
 from burnin.runs.barrier import Barrier
 from burnin.runs.probing import Probe
 from burnin.runs.spec import RunSpec, load_spec
@@ -48,6 +49,7 @@ class Runner:
         self.number, self.journal = self._open()
         self.folder = attempts.folder(spec, self.number)
         self.hpl_dat = self.folder / "HPL.dat"
+        self.frozen = stack.Frozen(spec.config, spec.nodes)
         self._silent_since: float | None = None  # since when Slurm launches nothing for us
 
     def _open(self) -> tuple[int, journal.Journal]:
@@ -68,7 +70,7 @@ class Runner:
         self._note("job", job_id=self.any_job_id, host=socket.gethostname(), pid=os.getpid())
         self._prepare()
         if not self._recorded("probe"):
-            broken = self._probe("before")
+            broken = self._probe("before") or self._containers()
             if broken and self.watch["mode"] == "act":
                 self._note("stop", reason=f"broken before the run: {broken}")
         if not self._recorded("stop"):
@@ -158,10 +160,36 @@ class Runner:
             return ""  # no iteration: the next pass of the loop starts the same one again
         self._silent_since = None
         summary = results.read_output(self.spec, path)
+        changed = self._nccl(path)
+        summary["signals"] += changed
         self._note("end", seq=seq, exit=status, ended=ended, bytes=path.stat().st_size, summary=summary)
         if "training" in self.spec.definition and self.spec.step != "resume":
             self._drop_checkpoints(checkpoints)
-        return watched.reason or _why_not_passed(summary, status)
+        return watched.reason or _why_not_passed(summary, status) or next((str(c["text"]) for c in changed), "")
+
+    def _nccl(self, output: Path) -> list[dict[str, Any]]:
+        """Return what the output says of NCCL's version, if it is not the one that the workload began with."""
+        found = stack.nccl_version(output)
+        if found is None:
+            return []
+        name = f"nccl of {self.spec.workload}"
+        return stack.changed(self.frozen.compare(None, {name: found[0]}), {name: found[1]}, "the output")
+
+    def _containers(self) -> str:
+        """Write down a container that is not the frozen one; return what changed, or ""."""
+        now = {}
+        images = stack.images(
+            [shlex.split(t) for t in (self.spec.definition["launch"], *self.spec.definition["commands"].values())]
+        )
+        if images:
+            now[f"image of {self.spec.workload}"] = ", ".join(images)
+        for file, value in self.frozen.containers().items():
+            with contextlib.suppress(OSError):
+                now[f"container {file}"] = preflight.container_now(Path(file), value)
+        signals = stack.changed(self.frozen.compare(None, now), {}, "the campaign")
+        if signals:
+            self._note("stack", signals=signals)
+        return next((str(s["text"]) for s in signals), "")
 
     def _drop_checkpoints(self, folder: Path) -> None:
         """Delete the checkpoints of an iteration that is over, unless they are to be kept."""
@@ -171,7 +199,8 @@ class Runner:
     def _probe(self, when: str) -> str:
         """Look at all nodes now and write down what was seen; return the first thing that forbids a run, or ""."""
         while True:
-            probe = Probe(self.spec, self.folder, when, self.environment)
+            frozen = self.frozen if when == "before" else None
+            probe = Probe(self.spec, self.folder, when, self.environment, frozen)
             nodes = probe.collect()
             if not self._wait_for_slurm(probe.patience()):
                 break

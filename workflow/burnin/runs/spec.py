@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from burnin import config as configuration
-from burnin import plan_check, storage
+from burnin import plan_check, preflight, storage
 from burnin.config import Config
 from burnin.errors import CampaignError, ConfigError
 from burnin.paths import RunRef, run_of_result
@@ -158,14 +158,22 @@ class RunSpec:
             result["SLURM_JOB_NAME"] = self.job_name
         return result
 
-    def probe_script(self) -> str:
+    def stack_commands(self) -> dict[str, str]:
+        """Return the commands whose output is part of the stack as it stands, as far as the preflight asks for them."""
+        section = self.config.document["preflight"]
+        return {t: c for t, c in section["commands"].items() if section["run"] and t not in preflight.UNDERSTOOD}
+
+    def probe_script(self, with_stack: bool = False) -> str:
         """Return the text of the script that reads one node; every word of a command is quoted for the shell."""
         library = self.config.root / "workflow" / "scripts" / "probe_node.sh"
         lines = [f". {shlex.quote(str(library))}"]
-        for tool, template in self.config.document["probes"]["commands"].items():
+        commands = [(tool, False, c) for tool, c in self.config.document["probes"]["commands"].items()]
+        commands += [(tool, True, c) for tool, c in self.stack_commands().items() if with_stack]
+        for tool, as_it_stands, template in commands:
             for hca in self.config.hcas if "{hca}" in template else [""]:
                 words = configuration.render(template, {"hca": hca})
-                lines.append(f"probe {shlex.quote(tool)} {shlex.join(words)}")
+                name = preflight.frame(tool, hca) if as_it_stands else tool
+                lines.append(f"probe {shlex.quote(name)} {shlex.join(words)}")
         return "\n".join([*lines, "finish", ""])
 
     def probe_command(self, script: Path, folder: Path) -> list[str]:
