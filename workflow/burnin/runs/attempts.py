@@ -54,6 +54,18 @@ def current(spec: RunSpec) -> int | None:
     return existing[-1] if found is not None and found[0]["what"] == spec.identity() else None
 
 
+def fresh(spec: RunSpec) -> int:
+    """Return the number of the next attempt: one whose beginner was killed before its first record has not begun."""
+    existing = numbers(spec)
+    if not existing:
+        return 0
+    try:
+        begun = bool(journal.read(folder(spec, existing[-1]) / "journal.jsonl"))
+    except journal.DamagedJournal:
+        begun = True
+    return existing[-1] + begun
+
+
 def is_over(found: list[dict[str, Any]]) -> bool:
     """Tell whether an attempt ended by itself: nothing is left to run."""
     return any(r["type"] == "final" for r in found)

@@ -56,9 +56,8 @@ class Runner:
         """Open the journal to go on with, or that of a new attempt."""
         number = attempts.current(self.spec)
         if number is None or self.spec.config.document["on_interruption"] == "restart":
-            existing = attempts.numbers(self.spec)
-            number = existing[-1] + 1 if existing else 0
-            attempts.folder(self.spec, number).mkdir(parents=True)
+            number = attempts.fresh(self.spec)
+            attempts.folder(self.spec, number).mkdir(parents=True, exist_ok=True)
         book = journal.Journal(attempts.folder(self.spec, number) / "journal.jsonl")
         if not book.records:
             book.append({"type": "header", "what": self.spec.identity(), "time": time.time()})
