@@ -277,9 +277,26 @@ def test_a_missing_iteration_or_a_window_that_is_not_full_is_no_pass() -> None:
     from tests.world import iteration
 
     gap = {"iterations": [iteration(0, "nccl"), iteration(2, "nccl"), iteration(3, "nccl")]}
-    gate = gate_of("x2", [PAIR], {("nccl", "n000"): gap})
-    assert gate["outcome"]["n000"] == "suspect" and "iteration 1 is missing" in gate["suspects"][0]["reason"]
     short = {"window": {"hours": 12.0}, "hours": 11.0}
-    gate = gate_of("x2", [PAIR], {("nccl", "n000"): short})
-    assert gate["outcome"]["n000"] == "suspect" and "11 of 12 hours" in gate["suspects"][0]["reason"]
+    for step, group in (("x2", PAIR), ("single", PAIR[:1])):
+        for missing, words in ((gap, "iteration 1 is missing"), (short, "11 of 12 hours")):
+            gate = gate_of(step, [group], {("nccl", "n000"): missing})
+            assert set(gate["outcome"].values()) == {"owes"} and not gate["findings"]
+            assert gate["owes"]["n000"]["cause"] == "inconclusive" and words in gate["owes"]["n000"]["text"]
     assert gate_of("x2", [PAIR], {("nccl", "n000"): {**short, "hours": 12.0}})["outcome"]["n000"] == "passed"
+
+
+def test_an_output_that_is_cut_convicts_nobody_at_once() -> None:
+    """Shared storage that lost the end of a file is no fault of the node; a node that never shows an end does not pass."""
+    from tests.world import iteration
+
+    cut = iteration(2, "nccl") | {"verdict": "unknown", "complete": False, "problems": ["the footer is missing"]}
+    changes = {"iterations": [iteration(0, "nccl"), iteration(1, "nccl"), cut], "state": "stopped", "reason": "unknown"}
+    gates: list[dict[str, Any]] = []
+    for heat in range(3):
+        groups = [("n000",), ("n001",)] if not heat else [("n000",)]
+        gates.append(gate_of("single", groups, {("nccl", "n000"): changes}, heat=heat, gates=list(gates)))
+    assert [g["outcome"]["n000"] for g in gates] == ["owes", "owes", "failed"]
+    assert gates[-1]["findings"][0]["fault"] == "probe_unreadable"
+    died = {**changes, "iterations": [*changes["iterations"][:2], {**cut, "exit": 1}]}
+    assert gate_of("single", [("n000",), ("n001",)], {("nccl", "n000"): died})["outcome"]["n000"] == "failed"

@@ -121,8 +121,9 @@ def _iterations(run: Run) -> None:
             continue
         problem = item["problems"][0] if item["problems"] else f"exit status {item['exit']}"
         text = f"iteration {item['iteration']} ({item['command']}) is {item['verdict']}: {problem}"
-        if result["step"] == "retest" and item["verdict"] == "unknown":
-            run.unread.update(dict.fromkeys(run.nodes, text))  # a diagnostic that did not speak convicts nobody
+        if item["verdict"] == "unknown" and len(run.nodes) == 1 and (item["exit"] == 0 or result["step"] == "retest"):
+            # a program that ended well and whose output is cut, or a diagnostic that did not speak, convicts nobody
+            _no_evidence(run, text)
             return
         run.note_trouble("", text[:400], "read the output of the iteration", [f"{run.where}/{item['output']}:1"])
         return
@@ -135,20 +136,26 @@ def _window(run: Run) -> None:
     result = run.result
     numbers = [i["iteration"] for i in result["iterations"]]
     wanted, hours = result["window"].get("iterations"), result["window"].get("hours")
-    place = [f"{run.where}/result.json:1"]
     if not numbers or (wanted and len(numbers) < wanted):
         of = f" of {wanted}" if wanted else ""
-        run.note_trouble("", f"{len(numbers)}{of} iterations were found", "run it again", place)
+        _no_evidence(run, f"{len(numbers)}{of} iterations were found")
     elif missing := sorted(set(range(max(numbers))) - set(numbers)):
-        run.note_trouble("", f"iteration {missing[0]} is missing", "read the journal of the run; run it again", place)
+        _no_evidence(run, f"iteration {missing[0]} is missing")
     elif hours and result["hours"] < hours * (1 - 1e-6):
-        text = f"{result['hours']:.3g} of {hours:g} hours were run"
-        run.note_trouble("", text, "run it again", place)
+        _no_evidence(run, f"{result['hours']:.3g} of {hours:g} hours were run")
+
+
+def _no_evidence(run: Run, text: str) -> None:
+    """What should prove that the run passed is missing: no pass and no fault; a node alone answers for its own evidence."""
+    if len(run.nodes) == 1:
+        run.unread.setdefault(run.nodes[0], text)
+    elif not run.cause:
+        run.cause, run.cause_text = "inconclusive", text
 
 
 def _stopped(run: Run) -> None:
     """A run that was ended early has not filled its window: if nothing else says why, that alone is no pass."""
-    if run.findings or run.trouble or run.cause:
+    if run.findings or run.trouble or run.cause or run.unread:
         return
     reason = run.result["reason"]
     if run.result["step"] == "halves" and not run.result["iterations"]:
@@ -372,8 +379,8 @@ def _limits(
             causes |= {cause} & COUNTED
         if since < context.rerun_limit:
             continue
-        if causes == {"inconclusive"} and len(unread_here) <= len(readable):
-            run = next(r for r in runs if node in r.nodes and node in r.unread)
+        run = next((r for r in runs if node in r.unread), None)
+        if run and causes == {"inconclusive"} and len(unread_here) <= len(readable):
             finding = run.finding(
                 node,
                 part="node",
