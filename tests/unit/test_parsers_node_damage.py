@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,7 @@ SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[Heal
 
 
 def read(tool: str, data: bytes, **options: object) -> Reading:
-    with tempfile.NamedTemporaryFile() as handle:
-        handle.write(data)
-        handle.flush()
-        reading = parsers.read_file(tool, handle.name, strict=True, **options)
+    reading = parsers.read_bytes(tool, data, strict=True, **options)
     check(reading)
     return reading
 

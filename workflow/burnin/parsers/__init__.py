@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from burnin.parsers.common import LINE_LIMIT, LineParser, LineSource
+from burnin.parsers.common import LINE_LIMIT, LineParser, LineSource, MemorySource
 from burnin.parsers.reading import Reading, Signal
 
 #: Tool name -> module of this package. The names up to `straggler` are those of `burnin read TOOL FILE`.
@@ -64,7 +64,16 @@ def read_file(tool: str, path: str | os.PathLike[str], *, strict: bool = False, 
     a defect of the parser itself raises (tests and fuzzing use it); otherwise it becomes a problem and no pass.
     """
     parser = parser_for(tool, **options)
-    source = LineSource(path, getattr(parser, "line_limit", LINE_LIMIT))
+    return _read(tool, parser, LineSource(path, getattr(parser, "line_limit", LINE_LIMIT)), strict)
+
+
+def read_bytes(tool: str, data: bytes, *, strict: bool = False, **options: Any) -> Reading:
+    """Read a file's content that is in memory as `read_file` reads the file."""
+    parser = parser_for(tool, **options)
+    return _read(tool, parser, MemorySource(data, getattr(parser, "line_limit", LINE_LIMIT)), strict)
+
+
+def _read(tool: str, parser: LineParser, source: LineSource, strict: bool) -> Reading:
     prefilter = getattr(parser, "candidates", None)
     at = 0
     trouble: list[str] = []
@@ -100,4 +109,4 @@ def read_file(tool: str, path: str | os.PathLike[str], *, strict: bool = False, 
     return reading
 
 
-__all__ = ["TOOLS", "LineParser", "Reading", "Signal", "parser_for", "read_file", "read_lines"]
+__all__ = ["TOOLS", "LineParser", "Reading", "Signal", "parser_for", "read_bytes", "read_file", "read_lines"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import io
 import marshal
 import math
 import os
@@ -26,8 +27,8 @@ from burnin.parsers.reading import QUOTE_LIMIT, Reading, Signal
 
 #: Longest part of one line that is looked at (bytes). Longer lines are cut and reported as a problem.
 LINE_LIMIT = 64 * 1024
-#: Size of one read (bytes).
-CHUNK = 1 << 20
+#: Size of one read (bytes): what is read stays in the processor's cache until it has been looked at.
+CHUNK = 128 << 10
 #: Buffer of the filtered reading of large files, and the longest line it holds (bytes).
 BLOCK = 64 << 10
 LONGEST = 32 << 20
@@ -110,6 +111,31 @@ def bdf(text: str) -> str | None:
     return f"{domain}:{m[2].lower()}:{m[3].lower()}"
 
 
+def damaged_key(document: Any, known: frozenset[str]) -> str | None:
+    """Return the first key of a JSON document that is nearly, but not quite, one of `known`, or None.
+
+    An unknown key may be a newer version's; one of which less than half of the letters differ from a known key is that
+    key after damage, and what it holds would be overlooked without a trace.
+    """
+    lengths: dict[int, list[str]] = {}
+    for word in known:
+        lengths.setdefault(len(word), []).append(word)
+    left = [document]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            for key in item:
+                if key not in known and any(
+                    2 * sum(a != b for a, b in zip(key, word, strict=True)) < len(word)
+                    for word in lengths.get(len(key), ())
+                ):
+                    return str(key)
+            left += item.values()
+        elif isinstance(item, list):
+            left += item
+    return None
+
+
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z")
 
 
@@ -183,7 +209,7 @@ def peel(line: str, hosts: frozenset[str] = frozenset()) -> tuple[str, Prefix]:
     if not line:
         return line, NO_PREFIX
     c = line[0]
-    if c in _NEVER_PREFIX:
+    if c in _NEVER_PREFIX or (c == " " and not line.lstrip()[:1].isdigit()):
         return line, NO_PREFIX
     found: dict[str, Any] = {}
     for _ in range(8):
@@ -338,10 +364,13 @@ class LineSource:
             self.problems.append(sentence)
         self.damaged |= damaged
 
+    def _open(self) -> io.RawIOBase | io.BytesIO:
+        return self.path.open("rb", buffering=0)
+
     def chunks(self) -> Iterator[bytes]:
         """Yield the file as UTF-8 bytes, in pieces of about `CHUNK`."""
-        with self.path.open("rb", buffering=0) as handle:
-            head = handle.read(CHUNK)
+        with self._open() as handle:
+            head = handle.read(CHUNK) or b""
             self.size = len(head)
             if head.startswith(b"\x1f\x8b"):
                 self._note("the file is compressed (gzip): decompress it first")
@@ -362,7 +391,7 @@ class LineSource:
                     holes += 1
                     data = data.replace(b"\0", b" ")
                 yield data
-                data = handle.read(CHUNK)
+                data = handle.read(CHUNK) or b""
                 self.size += len(data)
             if decoder is not None and (rest := decoder.decode(b"", final=True)):
                 yield rest.encode("utf-8", "replace")
@@ -546,6 +575,21 @@ class LineSource:
             yield first, buffer, kept, 0, True
             first += 1
         self.lines = first - 1
+
+
+class MemorySource(LineSource):
+    """The lines of a text that is in memory, read by the same code as a file."""
+
+    def __init__(self, data: bytes, limit: int = LINE_LIMIT) -> None:
+        super().__init__("(memory)", limit)
+        self.content = data
+
+    def _open(self) -> io.BytesIO:
+        return io.BytesIO(self.content)
+
+    def candidates(self, prefilter: Prefilter, watch: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, str]]:
+        """Yield all lines: what fits in memory twice is not worth filtering."""
+        return iter(self)
 
 
 def _may_fork() -> bool:

@@ -21,7 +21,7 @@ import json
 import re
 from typing import Any, ClassVar
 
-from burnin.parsers.common import Prefix, integer, quote, signal
+from burnin.parsers.common import Prefix, damaged_key, integer, quote, signal
 from burnin.parsers.hosted import HostedParser, worst
 from burnin.parsers.reading import Reading, Signal, Verdict
 
@@ -47,6 +47,13 @@ _CONFIG = re.compile(
     r"blacklist|denylist|MIG (?:is|mode)|fabric ?manager.*not running"
 )
 _CONFIG_ERRORS = frozenset({29})
+_KEYS = frozenset(
+    {
+        "DCGM Diagnostic", "DCGM GPU Diagnostic", "test_categories", "category", "tests", "name", "results", "status",
+        "warnings", "warning", "error_id", "info", "gpu_id", "gpu_ids", "entity_id", "entity_group", "test_summary",
+        "runtime_error", "iterations", "Overall Result", "result", "metadata", "version", "error",
+    }
+)  # fmt: skip
 _RUNTIME = re.compile(
     r"(?i)^\s*(?:error:|unable to (?:connect|complete)|could not run|the (?:NVIDIA Validation Suite|nvvs)|"
     r"runtime error|diagnostic could not)"
@@ -277,6 +284,8 @@ class Parser(HostedParser):
                 return
         if not isinstance(document, dict):
             return
+        if (key := damaged_key(document, _KEYS)) is not None:
+            self.note(f"the key '{key}' is no key of dcgmi diag: the JSON is damaged", damage=True)
         if isinstance(document.get("iterations"), list):
             self.overall = str(document.get("Overall Result", ""))
             for part in document["iterations"][:1000]:

@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from burnin.parsers.common import LineSource, Prefix, bdf, quote, signal
+from burnin.parsers.common import LINE_LIMIT, LineSource, Prefix, bdf, clean, peel, quote, signal
 from burnin.parsers.hosted import MOST_HOSTS, HostedParser
 from burnin.parsers.reading import Reading, Signal, Verdict
 
@@ -258,9 +258,12 @@ _WORDS = (
 )
 # Looking for each of these words in 100 MB takes longer than grep does for its whole pattern, and a regular expression
 # of them ten times as long. But all of them leave a mark in the few characters kept here, which are a tenth of a log:
-# throwing the others away is one pass, and searching what is left costs next to nothing.
-PIECE = 256 * 1024
-_DROP = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ\nx5_-"))
+# throwing the others away is one pass. What is left of a line is short and much the same in all lines of one message,
+# so each is looked at once and then known.
+#: Most shortened lines that are remembered as no events.
+MOST_KNOWN = 100_000
+_NO_TEXT = bytes(set(range(32)) - set(b"\t\n\r\x1b")) + bytes(range(127, 256))
+_DROP = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ\nx5_-" + _NO_TEXT))
 _MARKS: tuple[bytes, ...] = (
     b"NVRM",  # NVRM
     b"SXPCI",  # SXid (PCI:
@@ -284,25 +287,12 @@ _MARKS: tuple[bytes, ...] = (
     b"CPU5C",
     b"CPU55P",
     b"CPU55C",
+    b"BOOT_I",  # Command line: BOOT_IMAGE=…, the second line of a boot
     b"UDD",  # Unable to change power state from D3cold to D0 (DD alone is in every ADDRCONF line)
 )
 
 
-def _marked(short: bytes) -> set[int]:
-    """Return the numbers (from 0) of the lines of a text without `_DROP` that have one of `_MARKS`."""
-    out: set[int] = set()
-    for mark in _MARKS:
-        at = short.find(mark)
-        index = seen = 0
-        while at >= 0:
-            index += short.count(b"\n", seen, at)
-            seen = at
-            out.add(index)
-            end = short.find(b"\n", at)
-            if end < 0:
-                break
-            at = short.find(mark, end)
-    return out
+_MARK = re.compile(b"|".join(re.escape(mark) for mark in _MARKS) + b"|[" + re.escape(_NO_TEXT) + b"]")
 
 
 @dataclass(slots=True)
@@ -350,43 +340,73 @@ class Parser(HostedParser):
         self.bad = False
         self.context = False
         self.jumps: list[int] = []
-        self.refused = False
+        self.plain: set[bytes] = set()
 
     # ------------------------------------------------------------------------------------------------------ speed
 
     def scan(self, source: LineSource) -> None:
-        """Read a file: only lines that may be events, and the first line of every block and the last lines of the file.
+        """Read a file with the result of line by line, though of most blocks few lines are looked at.
 
-        The latter are read for their stamps, which say what time the log covers and whether the clock went back.
+        These are the lines that may be events, those with bytes that are no text, the beginning of a boot, and the last
+        of a block. The first block, the last one and all in which such a line is another host's are read in full. So two
+        things may be missed, if they begin and end within a block (`CHUNK`) and no event is among them: a clock that is
+        set back, and the log of another host.
         """
-        given = 0
-        number, tail = 1, b""
-        for first, block, _whole in source.blocks():
-            at, number = 0, first
-            while at < len(block):
-                # Small pieces stay in the processor's cache, and only a piece with an event is split into lines.
-                end = block.rfind(b"\n", at, at + PIECE) + 1 or block.find(b"\n", at) + 1 or len(block)
-                piece = block[at:end]
-                short = piece.translate(None, _DROP)
-                wanted = _marked(short)
-                if wanted or not at:
-                    lines = piece.split(b"\n")
-                    wanted.add(0)
-                    for index in sorted(wanted):
-                        self._give(source, number + index, lines[index])
-                    given = number + max(wanted)
-                number += short.count(b"\n")
-                at = end
-            source.newlines = number - first
-            tail = block[-4096:]
-        ends = tail.split(b"\n")
-        if not tail.endswith(b"\n"):
-            number += 1  # the last line has no newline, so it was not counted
-        else:
-            ends.pop()
-        for back in range(min(4, len(ends)), 0, -1):
-            if number - back > given:
-                self._give(source, number - back, ends[-back])
+        held: tuple[int, bytes, list[bytes]] | None = None
+        for first, block, whole in source.blocks():
+            if whole and held is not None and not block.endswith(b"\n"):
+                held = (held[0], held[1] + block, held[2])  # the end of the file, a line without newline
+                continue
+            short = block.translate(None, _DROP).split(b"\n")
+            source.newlines = len(short) - 1
+            if held is not None:
+                self._block(source, *held, full=held[0] == 1)
+            held = (first, block, short)
+        if held is not None:
+            self._block(source, *held, full=True)
+
+    def _block(self, source: LineSource, first: int, block: bytes, short: list[bytes], full: bool) -> None:
+        end = len(block) - block.endswith(b"\n")
+        foot = block[block.rfind(b"\n", 0, end) + 1 : end]
+        full |= not self._steady(block, foot)
+        if not full and self.plain.issuperset(short):
+            self._give(source, first + len(short) - 2, foot)
+            return
+        lines = block[:end].split(b"\n")
+        wanted = set(range(len(lines)))
+        marked = [] if full else self._wanted(short)
+        if not full and self._same_host(lines[i] for i in marked):
+            # With the two lines before each: a boot begins one line before its command line.
+            wanted = {len(lines) - 1}.union(*(range(max(0, i - 2), i + 1) for i in marked))
+        for index in sorted(wanted):
+            self._give(source, first + index, lines[index])
+
+    def _steady(self, block: bytes, foot: bytes) -> bool:
+        """Say whether a block goes on with the one host's log that was seen so far, in lines of ordinary length."""
+        if not self._same_host([foot]):
+            return False
+        step = LINE_LIMIT // 2  # a longer line spans one of these without a newline
+        return all(block.find(b"\n", at, at + step) >= 0 for at in range(0, len(block) - step, step))
+
+    def _same_host(self, lines: Iterable[bytes]) -> bool:
+        """Say whether only one host was heard so far, and these lines are its, too."""
+        known = {name for name, host in self.hosts.items() if host.first is not None}
+        if len(known) != 1:
+            return False
+        for raw in lines:
+            body, prefix = peel(clean(raw.decode("utf-8", "replace")))
+            _, stamp, kernel = strip(body)
+            if kernel and (prefix.host or self.host or stamp.host) not in known:
+                return False
+        return True
+
+    def _wanted(self, short: list[bytes]) -> list[int]:
+        """Return the indices of the shortened lines that have one of `_MARKS`."""
+        plain = self.plain
+        if len(plain) > MOST_KNOWN:
+            plain.clear()
+        plain.update(line for line in set(short) - plain if not _MARK.search(line))
+        return [i for i, line in enumerate(short) if line not in plain]
 
     def _give(self, source: LineSource, number: int, raw: bytes) -> None:
         if raw:

@@ -72,7 +72,7 @@ class HostedParser:
             self.framed = True
             return []
         line = clean(line)
-        if _DAMAGE.search(line):
+        if not (line.isascii() and line.isprintable()) and _DAMAGE.search(line):
             self.note(f"line {number} has characters that no tool prints: the text is damaged", damage=True)
         body, prefix = peel(line)
         self.several |= prefix.host is not None

@@ -87,6 +87,7 @@ class _Run:
         self.params: dict[str, int] = {}
         self.has_params = False
         self.headers = 0
+        self.rows_since_header = 0
         self.header_cycles = 0
         self.devices: list[dict[str, Any]] = []
         self.hosts: dict[str, None] = {}
@@ -514,11 +515,14 @@ class Parser:
             if run.params.get("cycles", 1) == 1 and run.has_params and run.row_count == 0:
                 run.invalid = True
             elif run.has_params or run.row_count:
+                if not run.rows_since_header:
+                    run.short_cycles += 1  # all rows of a cycle are missing
                 self._end_cycle(run)
                 run.header_cycles += 1
             else:
                 run = self._start(line_no)
         run.headers += 1
+        run.rows_since_header = 0
         tokens = head.split()
         first = next((i for i, t in enumerate(tokens) if t in ("time", "cputime")), None)
         if first is None:
@@ -621,6 +625,7 @@ class Parser:
         oop: dict[str, Any] | None,
         ip: dict[str, Any] | None,
     ) -> list[Signal]:
+        run.rows_since_header += 1
         if size == 0:
             # Padding where minBytes < element x ranks; it opens a sweep.
             run.padding += 1

@@ -260,6 +260,8 @@ class Parser:
             reading.verdict = "unknown"
         if not self.recognised:
             self._note("nothing in this text is a section of a probe")
+        elif not tools:
+            self._note("the probe has no section: no tool was read")
         reading.problems = list(self.problems)
         reading.signals = self.signals
         reading.data = {**self.node, "tools": tools, "sections": self.sections}

@@ -8,7 +8,7 @@ A parser never decides what a node is worth. It says what a text *is* (recognise
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 Verdict = Literal["pass", "fail", "unknown"]
@@ -19,6 +19,8 @@ QUOTE_LIMIT = 400
 
 def strict(value: Any) -> Any:
     """Return a copy in which NaN and infinity, which JSON does not have, are null: a damaged number is no number."""
+    if isinstance(value, str):
+        return value  # most values are words
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -51,7 +53,13 @@ class Signal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without what is None or empty."""
-        return {k: v for k, v in asdict(self).items() if v is not None and v != {}}
+        out = {k: v for k in _FIELDS if (v := getattr(self, k)) is not None and v != {}}
+        if self.detail:
+            out["detail"] = dict(self.detail)
+        return out
+
+
+_FIELDS = tuple(f.name for f in fields(Signal))
 
 
 @dataclass(slots=True)
