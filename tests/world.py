@@ -70,7 +70,7 @@ class Campaign:
                 for workload in group["workloads"]:
                     results[workload, name] = self.run(heat.step, heat.heat, workload, name, group["nodes"])
             earlier = [r for r in self.results if r["step"] == heat.step]
-            gates = [g for g in self.gates if g["step"] == heat.step]
+            gates = [g for g in self.gates if g.get("step") == heat.step]
             gate = judge_heat(plan, results, context(earlier=earlier, gates=gates))
             self.results += [dict(r) for r in results.values()]
             self.gates.append(gate)

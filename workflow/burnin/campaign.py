@@ -11,11 +11,12 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from burnin import repairs as repairing
 from burnin import storage, validation
 from burnin.config import Config
 from burnin.errors import CampaignError, EvidenceError
@@ -27,18 +28,20 @@ from burnin.ladder import (
     Heat,
     Standing,
     assume_passed,
+    event_of,
     heat_of_standing,
+    is_gate,
     isolation_document,
     isolation_of,
     next_heat,
     replay,
-    replay_repair,
+    replay_record,
 )
 from burnin.paths import heat_dir
 
 
 class Stage(NamedTuple):
-    """A heat as the walk meets it: its gate (None: not decided), what happened before, and the repairs known to it."""
+    """A heat as the walk meets it: its gate (None: not decided), what happened before, and how many records it knew."""
 
     heat: Heat
     gate: dict[str, Any] | None
@@ -86,7 +89,7 @@ class Campaign:
     def walk(self, usable: Any = None, pending: Mapping[str, Any] | None = None) -> Iterator[Stage]:
         """Yield the heats in the order in which they happened, with their gates; the first without a gate comes last.
 
-        A repair counts from the first plan that knew of it: a heat that was planned before is finished as planned.
+        A record (repair, return) counts from the first plan that knew of it: what was planned before is finished as planned.
         `usable(path)` may refuse a gate that is there but must be decided anew. `pending` is a gate that is decided but
         not yet written: it stands in its place in the order, whatever came after it.
         """
@@ -96,7 +99,7 @@ class Campaign:
         while True:
             standing = replay(self.config.ladder, events)
             heat, added = self._heat_after(standing, repairs, known)
-            events += [{"repair": r} for r in repairs[known : known + added]]
+            events += [event_of(r) for r in repairs[known : known + added]]
             known += added
             if heat is None:
                 return
@@ -121,7 +124,7 @@ class Campaign:
         return gate
 
     def _planned_repairs(self, step: str, heat: int) -> int | None:
-        """Return how many repairs a heat's plan knew, None if it was never planned.
+        """Return how many records a heat's plan knew, None if it was never planned.
 
         Snakemake deletes a plan before it makes it anew; the kept versions still tell.
         """
@@ -140,7 +143,7 @@ class Campaign:
         heat = heat_of_standing(self.config.ladder, standing)
         for added in range(len(repairs) - known + 1):
             if added:
-                replay_repair(standing, repairs[known + added - 1])
+                replay_record(standing, repairs[known + added - 1])
                 heat = heat_of_standing(self.config.ladder, standing)
             left = len(repairs) - known - added
             if heat is not None and left and self._planned_repairs(heat.step, heat.heat) == known + added:
@@ -148,7 +151,10 @@ class Campaign:
         return heat, len(repairs) - known
 
     def repairs(self) -> list[dict[str, Any]]:
-        """Return the operator's repairs in the order of their recording (a torn last line was never recorded)."""
+        """Return what was recorded beside the gates, in order: repairs, and nodes that came back.
+
+        A torn last line was never recorded.
+        """
         path = self.dir / "repairs.jsonl"
         found = []
         for line in path.read_bytes().split(b"\n") if path.exists() else []:
@@ -160,22 +166,33 @@ class Campaign:
             found.append(record)
         return found
 
-    def record_repair(self, record: Mapping[str, Any]) -> None:
-        """Append a repair. Raises CampaignError if the node is not out, or if the record says nothing."""
-        node = record["node"]
-        entry = self.write_summary()["nodes"].get(node)
-        if entry is None:
-            raise CampaignError(
-                f"{node} is no node of campaign {self.config.campaign}", "see burnin show for the nodes"
-            )
-        if entry["status"] not in ("failed", "suspect", "withdrawn"):
-            raise CampaignError(
-                f"{node} is {entry['status']}, not failed: there is nothing to repair", "see burnin show"
-            )
-        if len(record["fix"].strip()) < 3:
-            raise CampaignError("a repair without a fix proves nothing", "say with --fix what was done")
+    def record_repair(self, record: Mapping[str, Any]) -> list[str]:
+        """Append a repair; return what is doubtful about it.
+
+        Raises CampaignError if nobody is out for what was repaired, or if the record says nothing.
+        """
+        summary = self.write_summary()
+        doubts = repairing.check(record, summary, [e for e in self.events() if is_gate(e)])
         storage.check(record, "repair", "the repair")
         storage.append_line(self.dir / "repairs.jsonl", json.dumps(record))
+        return doubts
+
+    def touched(self, link: str) -> tuple[list[str], str | None]:
+        """Return the nodes that are out because of a link, and the fault. Raises CampaignError if there are none."""
+        return repairing.touched(link, self.write_summary(), self.config.topology)
+
+    def away(self) -> dict[str, int]:
+        """Return the nodes that somebody else has taken out, each with how often it was, since it last passed anything."""
+        events = self.events()
+        standing = replay(self.config.ladder, events)
+        return {n: repairing.times_away(n, events) for n in standing.withdrawn}
+
+    def record_returns(self, returned: Mapping[str, str]) -> None:
+        """Append that nodes are in service again: node -> its state as Slurm tells it."""
+        for node, state in returned.items():
+            record = {"kind": "returned", "node": node, "state": state, "time": time.time()}
+            storage.check(record, "repair", "the return")
+            storage.append_line(self.dir / "repairs.jsonl", json.dumps(record))
 
     def gates(self) -> list[dict[str, Any]]:
         """Return the gates decided so far, in the order in which they were decided."""
@@ -187,7 +204,7 @@ class Campaign:
         known = 0
         for stage in self.walk(pending=pending):
             events, known = [*stage.events, *([stage.gate] if stage.gate else [])], stage.repairs
-        return [*events, *({"repair": r} for r in self.repairs()[known:])]
+        return [*events, *(event_of(r) for r in self.repairs()[known:])]
 
     def planned(self, heat: Heat) -> Heat:
         """Return the heat as its plan on disk has it, if there is one."""
@@ -230,7 +247,7 @@ class Campaign:
         wanted = next_heat(self.config.ladder, stage.events) if stage else None
         if stage is None or wanted is None:
             raise CampaignError(f"the ladder does not want {step}/heat{heat} now", "start snakemake again")
-        before = next((e for e in reversed(stage.events) if "repair" not in e), None)
+        before = next((e for e in reversed(stage.events) if is_gate(e)), None)
         if before and before["stopped"] and before["invocation"] == invocation:
             stop = before["stopped"]
             raise CampaignError(
@@ -271,7 +288,40 @@ class Campaign:
         earlier_heats = [h for h in range(heat) if self.gate_path(step, h).exists()]
         gate = judge_heat(plan, results, self._context(step, earlier_heats, invocation))
         gate["drained"] = {}
+        gate["exchanged"] = self._exchanged(step, heat, results.values())
         return gate
+
+    def _exchanged(self, step: str, heat: int, results: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+        """Return what the serial numbers say of the nodes that run for the first time since their repair.
+
+        The retest is passed over: a diagnostic names no serial numbers.
+        """
+        stage = next((s for s in self.walk() if (s.heat.step, s.heat.heat) == (step, heat)), None)
+        if stage is None or step == "retest":
+            return {}
+        gpus = int(self.config.document["gpus_per_node"])
+        found: dict[str, list[str]] = {}
+        for node in replay(self.config.ladder, stage.events).repairs:
+            now = [repairing.listing(r["probes"], node, gpus, last=False) for r in results if node in r["nodes"]]
+            after = next((g for g in now if g), None)
+            records = repairing.since_it_ran(node, stage.events)
+            before = self._gpus_before(node, stage.events, gpus) if after and records else None
+            if after and before and (said := repairing.exchanged(node, before, after, records)):
+                found[node] = said
+        return found
+
+    def _gpus_before(self, node: str, events: Sequence[Mapping[str, Any]], gpus: int) -> repairing.Gpus | None:
+        """Return the newest listing of all GPUs of a node, from a run or else from the preflight."""
+        for gate in reversed([e for e in events if is_gate(e)]):
+            for name in (g for g, members in gate["groups"].items() if node in members):
+                folder = self.gate_path(gate["step"], gate["heat"]).parent
+                for path in sorted(folder.glob(f"*/{name}/result.json"), reverse=True):
+                    if found := repairing.listing(self.load(path, "result")["probes"], node, gpus, last=True):
+                        return found
+        path = self.dir / "preflight" / "preflight.json"
+        known = self.load(path, "preflight")["nodes"].get(node, {}) if path.exists() else {}
+        serials = known.get("serials", {})
+        return {bdf: (None, serial) for bdf, serial in serials.items()} if len(serials) == gpus else None
 
     def _context(self, step: str, earlier_heats: Sequence[int], invocation: str) -> Context:
         """Return what the gate needs beside plan and results."""

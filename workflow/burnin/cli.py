@@ -131,7 +131,7 @@ def plan_heat(plan: Path) -> None:
 @click.argument("gate", type=click.Path(path_type=Path))
 def judge_heat(gate: Path) -> None:
     """Write GATE: the decision on every node of a heat; drain who failed."""
-    from burnin.cluster.drain import drain, node_states, plan_drains
+    from burnin.cluster.drain import drain, node_states, plan_drains, take_back
     from burnin.runs import evidence
 
     folder, step, heat = _heat(gate)
@@ -161,6 +161,10 @@ def judge_heat(gate: Path) -> None:
         click.echo(f"burnin:   evidence {', '.join(found['evidence'][:3])}; next: {found['next_action']}", err=True)
         click.echo(f"burnin:   {decided['drained'].get(node, '')}", err=True)
         click.echo(f"burnin:   {packed.get(node, 'no evidence is gathered')}", err=True)
+    for text in (t for texts in decided["exchanged"].values() for t in texts):
+        click.echo(f"burnin: {text}", err=True)
+    for node, state in take_back(campaign, environment, int(campaign.config.document["rerun_limit"])).items():
+        click.echo(f"burnin: {node} is in service again ({state}): it runs what it owes", err=True)
     if decided["stopped"]:
         click.echo(
             f"burnin: the campaign stops: {decided['stopped']['text']}\n  What to do: {decided['stopped']['cure']}",
@@ -198,11 +202,15 @@ def _verdict_text(document: dict[str, Any]) -> str:
         by_status.setdefault(entry["status"], []).append(name)
     lines = [f"burnin: campaign {document['campaign']} is {document['verdict'].upper()}"]
     lines += [f"  {status:9} {fold(names)}" for status, names in sorted(by_status.items())]
+    for link in (e for e in document["links"] if e.get("waits")):
+        between = " and ".join(fold(side) for side in link["between"] if side)
+        lines.append(f"  link: {link['fault']} between {between} in {link['step']}")
     for name, entry in document["nodes"].items():
         if entry["status"] not in ("accepted", "running", "repaired"):
             lines.append(
                 f"  {name}: {entry['fault'] or entry['status']} {entry['part'] or ''} in {entry['failed_step']} - {entry['reason']}"
             )
+        lines += [f"  {text}" for text in entry.get("exchanged", [])]
     return "\n".join(lines)
 
 
@@ -247,28 +255,44 @@ def rerun(what: str, folder: Path | None) -> None:
 
 
 @cli.command()
-@click.argument("node")
-@click.option("--part", required=True, help="What was repaired: gpu5, mlx5_3, FAN6, PSU2, node ...")
+@click.argument("node", required=False)
+@click.option("--part", help="What was repaired on the node: gpu5, mlx5_3, FAN6, PSU2, node ...")
+@click.option("--link", help="A link instead of a node: one end or both, dgx02/mlx5_3 or dgx02/mlx5_3,leaf1/17.")
 @click.option("--fix", required=True, help="What was done, e.g. 'reseated GPU5'.")
 @click.option("--serial", help="Serial number of the new part.")
 @click.option(
     "--campaign", "folder", type=click.Path(path_type=Path), help="Folder of the campaign; default: the newest."
 )
-def repair(node: str, part: str, fix: str, serial: str | None, folder: Path | None) -> None:
-    """Record that NODE was repaired. The next snakemake retests it and lets it catch up."""
+def repair(
+    node: str | None, part: str | None, link: str | None, fix: str, serial: str | None, folder: Path | None
+) -> None:
+    """Record that NODE, or a link, was repaired. The next snakemake retests the nodes and lets them catch up."""
     import getpass
     import socket
     import time
 
+    from burnin.nodes import fold
+
+    if (node is None) == (link is None) or (node is None) != (part is None):
+        raise click.UsageError(
+            "name a node and its part (burnin repair dgx05 --part gpu5), or a link (--link dgx02/mlx5_3)"
+        )
     campaign = _campaign(folder or _newest())
-    entry = campaign.write_summary()["nodes"].get(node, {})
-    record = {
-        "node": node, "part": part, "fix": fix, "serial": serial, "by": getpass.getuser(), "host": socket.gethostname(),
-        "time": time.time(), "fault": entry.get("fault"),
+    record: dict[str, Any] = {
+        "fix": fix, "serial": serial, "by": getpass.getuser(), "host": socket.gethostname(), "time": time.time(),
     }  # fmt: skip
-    campaign.record_repair(record)
+    if link is not None:
+        nodes, fault = campaign.touched(link)
+        record |= {"kind": "link", "part": link, "nodes": nodes, "fault": fault}
+        who = f"link {link} ({fix}), which lets {fold(nodes)} in again"
+    else:
+        entry = campaign.write_summary()["nodes"].get(node, {})
+        record |= {"node": node, "part": part, "fault": entry.get("fault")}
+        who = f"{node} ({part}: {fix})"
+    for doubt in campaign.record_repair(record):
+        click.echo(f"burnin: warning: {doubt}", err=True)
     campaign.write_summary()
-    click.echo(f"burnin: recorded the repair of {node} ({part}: {fix}); the same snakemake command goes on with it")
+    click.echo(f"burnin: recorded the repair of {who}; the same snakemake command goes on with it")
 
 
 def _newest() -> Path:

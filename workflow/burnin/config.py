@@ -55,6 +55,7 @@ class Config:
 
     document: Mapping[str, Any]
     root: Path  # the repository: workflow/, lab/, config/
+    folder: Path | None = None  # where the campaign was found, if it was read from its folder
 
     @cached_property
     def nodes(self) -> list[str]:
@@ -74,7 +75,7 @@ class Config:
     @property
     def campaign_dir(self) -> Path:
         """Return the campaign's folder."""
-        return Path(self.document["results"]) / self.campaign
+        return self.folder or Path(self.document["results"]) / self.campaign
 
     @property
     def workloads(self) -> list[str]:
@@ -255,7 +256,8 @@ def from_file(campaign_dir: Path) -> Config:
             f"{campaign_dir / 'config.json'} is of another version of burnin: {error.key} is not as expected",
             "start snakemake for this campaign once (-n is not enough): it writes the file anew",
         ) from None
-    return Config(stored["config"], Path(stored["root"]))
+    # `results` may be relative to where snakemake was started; an operator's command may run anywhere
+    return Config(stored["config"], Path(stored["root"]), campaign_dir)
 
 
 def _read_section(key: str, value: Any, root: Path) -> Any:

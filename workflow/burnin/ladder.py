@@ -5,7 +5,8 @@ One mechanism carries drop-outs, left-overs, isolation and repairs: a node *owes
 that it has not passed. The next heat is the first step that somebody in the roster owes. A repair brings a node back
 with nothing passed: it owes its retest and then the whole ladder, the clock starts anew for it.
 
-What happened is a list of events in order: gates (the content of gate.json) and repairs (`{"repair": record}`).
+What happened is a list of events in order: gates (the content of gate.json), repairs of a node or of a link
+(`{"repair": record}`), and nodes that somebody else had taken out and that are in service again (`{"returned": record}`).
 """
 
 from __future__ import annotations
@@ -117,6 +118,10 @@ class Standing:
     impossible: list[str] = field(default_factory=list)  # steps that the roster has become too small for
     repairs: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # node -> its repairs so far
     borrowed: dict[str, int] = field(default_factory=dict)  # node -> groups it has filled without owing anything
+    links: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # all that were found, with `waits`: whose repair they wait for
+    away: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # node -> when it was withdrawn, and when back
 
     def borrow(self, members: Iterable[str], step: str, workloads: Sequence[str]) -> None:
         """Count those of a group's members that had passed all of the step before they ran; call it before passing."""
@@ -130,11 +135,11 @@ class Standing:
 
 
 def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing:
-    """Return the standing after `gates` (events: gates and repairs, in the order in which they happened)."""
+    """Return the standing after `gates` (all events, in the order in which they happened)."""
     standing = Standing(passed={n: set() for n in config.nodes})
     for gate in gates:
-        if "repair" in gate:
-            replay_repair(standing, gate["repair"])
+        if not is_gate(gate):
+            replay_record(standing, gate["repair"] if "repair" in gate else gate["returned"])
             continue
         step, heat = gate["step"], gate["heat"]
         standing.heats[step] = standing.heats.get(step, 0) + 1
@@ -147,12 +152,34 @@ def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing
                 standing.failed[node] = (step, heat)
             elif outcome == "withdrawn":
                 standing.withdrawn[node] = (step, heat)
-                standing.withdrawn_why[node] = gate.get("withdrawn", {}).get(node, "")
+                standing.withdrawn_why[node] = why = gate.get("withdrawn", {}).get(node, "")
+                away = {"step": step, "heat": heat, "why": why, "back": None}
+                standing.away.setdefault(node, []).append(away)
         standing.trials[step] = _trials(gate)
         for suspect in gate["suspects"]:
             if suspect["unresolved"]:
                 standing.unresolved.update((n, (step, heat)) for n in suspect["nodes"])
+        held = {n for s in gate["suspects"] if s["unresolved"] for n in s["nodes"]}
+        for link in gate.get("links", ()):
+            ends = {n for side in link["between"] for n in side}
+            found = {**link, "step": step, "heat": heat, "waits": sorted(ends & held) or sorted(ends), "repairs": []}
+            standing.links.append(found)
     return standing
+
+
+def is_gate(event: Mapping[str, Any]) -> bool:
+    """Tell a gate from what was recorded between two gates."""
+    return "step" in event
+
+
+def event_of(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the event of a line of repairs.jsonl."""
+    return {"returned": record} if record.get("kind") == "returned" else {"repair": record}
+
+
+def repaired_by(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the nodes that a repair lets in again: one, or all that were out because of a link."""
+    return tuple(record["nodes"]) if record.get("kind") == "link" else (record["node"],)
 
 
 def _trials(gate: Mapping[str, Any]) -> list[Trial]:
@@ -166,18 +193,28 @@ def _trials(gate: Mapping[str, Any]) -> list[Trial]:
     ]
 
 
-def replay_repair(standing: Standing, record: Mapping[str, Any]) -> None:
-    """Bring a repaired node back: it has passed nothing since its repair."""
-    node = record["node"]
-    if node not in standing.passed:
-        return  # the config no longer has this node
-    standing.repairs.setdefault(node, []).append(record)
-    standing.passed[node] = set()
+def replay_record(standing: Standing, record: Mapping[str, Any]) -> None:
+    """Bring nodes back. A repaired one has passed nothing since its repair; one that was only away keeps what it passed."""
+    if record.get("kind") == "returned":
+        if standing.withdrawn.pop(record["node"], None):
+            standing.withdrawn_why.pop(record["node"], None)
+            standing.away[record["node"]][-1]["back"] = record["time"]
+        return
+    nodes = {n for n in repaired_by(record) if n in standing.passed}  # the config may no longer have some of them
+    for node in nodes:
+        standing.repairs.setdefault(node, []).append(record)
+        standing.passed[node] = set()
+        for out in (standing.failed, standing.unresolved, standing.withdrawn):
+            out.pop(node, None)
+        if standing.withdrawn_why.pop(node, None) is not None:
+            standing.away[node][-1]["back"] = record.get("time")
     for step, trials in standing.trials.items():
-        # what was seen with the node before says nothing of it now, and it may have been what failed
-        standing.trials[step] = [t for t in trials if node not in t.nodes]
-    for out in (standing.failed, standing.unresolved, standing.withdrawn):
-        out.pop(node, None)
+        # what was seen with the nodes before says nothing of them now, and they may have been what failed
+        standing.trials[step] = [t for t in trials if not nodes & set(t.nodes)]
+    for link in standing.links:
+        if nodes & set(link["waits"]):
+            link["waits"] = [n for n in link["waits"] if n not in nodes]
+            link["repairs"].append(record)
 
 
 def next_heat(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Heat | None:

@@ -23,7 +23,17 @@ from typing import Any
 
 from burnin.judging.heat import judge_heat
 from burnin.judging.run import Context
-from burnin.ladder import Heat, LadderConfig, heat_of_standing, isolation_document, next_heat, replay, steps
+from burnin.ladder import (
+    Heat,
+    LadderConfig,
+    heat_of_standing,
+    is_gate,
+    isolation_document,
+    next_heat,
+    repaired_by,
+    replay,
+    steps,
+)
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "nccl": {"commands": {"all_reduce": ""}, "metric": "busbw"},
@@ -181,7 +191,7 @@ class Simulation:
 
     def gates(self) -> list[dict[str, Any]]:
         """Return the gates in order."""
-        return [e for e in self.events if "repair" not in e]
+        return [e for e in self.events if is_gate(e)]
 
 
 SIGNALS = (
@@ -439,8 +449,9 @@ def violations(sim: Simulation) -> list[str]:
     sizes = {s.name: s.size for s in sim.config.steps()} | {"retest": 1}
     rosters = {at: size for _, at, size in sim.heats}
     for at, event in enumerate(sim.events):
-        if "repair" in event:
-            since[event["repair"]["node"]] = set()
+        if not is_gate(event):
+            for node in repaired_by(event["repair"]) if "repair" in event else ():
+                since[node] = set()
             continue
         of = {n: len(g) for g in event["groups"].values() for n in g}
         for node, workloads in event["passed"].items():
@@ -466,7 +477,7 @@ def _unanswered(sim: Simulation, fault: Fault) -> bool:
     if fault.shown is None:
         return False
     at, group = fault.shown
-    for gate in (e for e in sim.events[at:] if "repair" not in e):
+    for gate in (e for e in sim.events[at:] if is_gate(e)):
         held = {n for n, o in gate["outcome"].items() if o == "failed"}
         held |= {n for s in gate["suspects"] if s["unresolved"] for n in s["nodes"]}
         if held & set(group):

@@ -23,6 +23,7 @@ from snakemake.io import checkpoint_target
 from burnin import config as configuration
 from burnin import lock, plan_check, validation
 from burnin.campaign import Campaign
+from burnin.cluster.drain import take_back
 from burnin.errors import CampaignError
 from burnin.ladder import Heat
 
@@ -63,6 +64,7 @@ class Workflow:
         self.dir = str(self.campaign.dir)
         self.steps = [s.name for s in self.config.ladder.steps()]
         self.checkpoints: Any = None
+        self._asked = False  # whether Slurm was asked who is back
         self._projection: tuple[list[tuple[Heat, bool]], dict[tuple[str, int], int]] | None = None
         self.invocation = os.environ.setdefault("BURNIN_INVOCATION", secrets.token_hex(8))
         # the rules' commands find `burnin` beside the Python that runs Snakemake, and tools where the config says
@@ -92,6 +94,14 @@ class Workflow:
         """
         if self.workflow.is_main_process and not self.projecting():
             lock.take(Path(self.dir), Path(".snakemake", "locks"))
+            if not self._asked:
+                self._asked = True
+                for node, state in take_back(self.campaign, self.config.environment(os.environ)).items():
+                    print(
+                        f"burnin: {node} is in service again ({state}): it runs what it owes",
+                        file=sys.stderr,
+                        flush=True,
+                    )
 
     def _forced_runs(self) -> list[Path]:
         """Return the results of the runs that --forcerun names, as files or through their rule."""

@@ -72,6 +72,52 @@ def plan_resumes(campaign: str, nodes: Sequence[str], states: Mapping[str, Mappi
     ]
 
 
+#: States of a node that starts jobs, now or when its turn comes.
+IN_SERVICE = frozenset(
+    {"IDLE", "ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "COMP", "PLANNED", "CLOUD", "DYNAMIC_NORM"}
+)
+#: ... and those of a node in a reservation, where the campaign has one.
+RESERVED = frozenset({"RESERVED", "RES", "MAINT", "MAINTENANCE"})
+
+
+def plan_returns(
+    away: Mapping[str, int], states: Mapping[str, Mapping[str, Any]], reservation: bool, limit: int | None = None
+) -> dict[str, str]:
+    """Return node -> state of those that somebody else had taken out and that Slurm has in service again. Pure.
+
+    `away`: node -> how often it came back in vain since it last passed anything. `limit`: who came back so often is left
+    alone (None: no limit); a node that Slurm calls idle and that starts no job must not make a campaign go round for ever.
+    """
+    fine = IN_SERVICE | RESERVED if reservation else IN_SERVICE
+    found = {}
+    for node, times in away.items():
+        state = states.get(node)
+        words = {state.get("base", state["state"]), *state["flags"]} if state else set()
+        if state and words <= fine and (limit is None or times < limit):
+            found[node] = str(state["state"])
+    return found
+
+
+def take_back(campaign: Any, environment: Mapping[str, str], limit: int | None = None) -> dict[str, str]:
+    """Record who is in service again of those that somebody else had taken out; return node -> state.
+
+    Slurm is only asked if somebody is away, and nothing is changed in it but a drain of our own that was left on a
+    repaired node (it could not be resumed when its turn came).
+    """
+    away = campaign.away()
+    if not away:
+        return {}
+    config = campaign.config
+    states = node_states(list(away), environment)
+    if config.document["drain"] == "drain":
+        ours = [n for n in plan_resumes(config.campaign, list(away), states) if not resume(n, environment)]
+        if ours:
+            states |= node_states(ours, environment)
+    back = plan_returns(away, states, bool(config.document["slurm"]["reservation"]), limit)
+    campaign.record_returns(back)
+    return back
+
+
 def resume(node: str, environment: Mapping[str, str]) -> str:
     """Put a node back into service; return what scontrol said against it (empty if it did it)."""
     done = _scontrol(["update", f"nodename={node}", "state=resume"], environment)

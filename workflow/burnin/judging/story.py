@@ -108,13 +108,26 @@ def tell(name: str, summary: Mapping[str, Any], gates: Sequence[Gate], sources: 
         lines += _suspect(name, summary, mine)
     elif status == "withdrawn":
         lines += _wrap(f"{name} was withdrawn from campaign {summary['campaign']}: {entry['reason']}.")
+        lines += _wrap("It is not to blame for anything, and what it passed stays passed.")
         lines += ["", *_next(str(entry["next_action"]))]
     else:
         lines += _in(name, summary, mine, sources)
     if entry["repairs"]:
         lines += ["", "Repairs so far"]
         for done in entry["repairs"]:
-            lines += _wrap(f"- {done.get('part')}: {done.get('fix')} (by {done.get('by', 'unknown')})", "  ", "    ")
+            text = (
+                f"- {done.get('part')}: {done.get('fix')} ({_when(done.get('time'))}, by {done.get('by', 'unknown')})"
+            )
+            lines += _wrap(text, "  ", "    ")
+        for text in entry.get("exchanged", []):
+            lines += _wrap(f"- {text}", "  ", "    ")
+    gone = [a for a in entry.get("away", []) if a["back"]]
+    if gone:
+        lines += ["", "When somebody else had taken it out"]
+        for away in gone:
+            lines += _wrap(
+                f"- {away['step']} heat {away['heat']}: {away['why']}; back {_when(away['back'])}", "  ", "    "
+            )
     said = [n for g in mine for n in g["notes"] if name in n]
     if said:
         lines += ["", "Also noted"]
@@ -263,11 +276,17 @@ def _suspect(name: str, summary: Mapping[str, Any], mine: Sequence[Gate]) -> lis
                     "    ",
                 )
     for link in summary["links"]:
-        if any(name in side for side in link["between"]):
+        if any(name in side for side in link["between"]) and not link.get("repairs"):
             sides = " and ".join(fold(list(side)) for side in link["between"])
             lines += _wrap(f"The fault lies between {sides}, or it comes and goes: {link['fault']}.", "  ")
             lines += [f"     {place}" for place in link["evidence"][:6]]
-    return [*lines, "", *_next(str(entry["next_action"]))]
+    lines += ["", *_next(str(entry["next_action"]))]
+    lines += _wrap(
+        f'Then tell the campaign: burnin repair --link {name}/PORT --fix "what was done" (both ends, if both were found, as '
+        "A/PORT,B/PORT), and start the same snakemake command again: the nodes that wait for it are retested and catch up.",
+        "  ",
+    )
+    return lines
 
 
 def _in(name: str, summary: Mapping[str, Any], mine: Sequence[Gate], sources: Sources) -> list[str]:

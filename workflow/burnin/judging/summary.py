@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnin.config import Config
-from burnin.ladder import Standing
+from burnin.ladder import Standing, is_gate, repaired_by
+from burnin.repairs import history
 
 EMPTY: dict[str, Any] = {
     "failed_step": None,
@@ -21,20 +22,21 @@ EMPTY: dict[str, Any] = {
 
 
 def summarise(config: Config, events: Sequence[Mapping[str, Any]], standing: Standing, over: bool) -> dict[str, Any]:
-    """Return the summary of what happened (`events`: gates and repairs). `over`: the ladder wants no further heat.
+    """Return the summary of what happened (`events`: see `burnin.ladder`). `over`: the ladder wants no further heat.
 
-    The campaign is `accepted` when it is over, no more nodes failed than the config allows, and nothing is left open
-    (suspects, links): what nobody could clear is not accepted.
+    The campaign is `accepted` when it is over, no more nodes are missing than the config allows, and no link that was
+    found waits for its repair: what nobody could clear is not accepted.
     """
     nodes = {n: _node(n, events, standing, over) for n in config.nodes}
-    gates = [e for e in events if "repair" not in e]
-    links = [link for gate in gates for link in gate["links"]]
+    gates = [e for e in events if is_gate(e)]
+    links = standing.links
     bad = sum(entry["status"] != "accepted" for entry in nodes.values())
     if not over:
         verdict = "running"
     else:
         allowed = int(config.document["acceptance"]["failed_nodes_allowed"])
-        verdict = "accepted" if bad <= allowed and bad < len(nodes) and not links else "rejected"
+        open_links = any(link["waits"] for link in links)
+        verdict = "accepted" if bad <= allowed and bad < len(nodes) and not open_links else "rejected"
     last = gates[-1] if gates else None
     return {
         "campaign": config.campaign,
@@ -55,16 +57,19 @@ def summarise(config: Config, events: Sequence[Mapping[str, Any]], standing: Sta
 def _node(name: str, events: Sequence[Mapping[str, Any]], standing: Standing, over: bool) -> dict[str, Any]:
     """Return the entry of one node. Its hours are those since its last repair: the clock started anew."""
     hours: dict[str, dict[str, float]] = {}
-    gates = [e for e in events if "repair" not in e]
+    gates = [e for e in events if is_gate(e)]
+    exchanged: list[str] = []
     for gate in events:
-        if "repair" in gate:
-            if gate["repair"]["node"] == name:
+        if not is_gate(gate):
+            if name in repaired_by(gate.get("repair", {"node": None})):
                 hours = {}
             continue
+        exchanged += gate.get("exchanged", {}).get(name, [])
         for workload, spent in gate["hours"].get(name, {}).items():
             of_step = hours.setdefault(gate["step"], {})
             of_step[workload] = round(of_step.get(workload, 0.0) + spent, 6)
     entry: dict[str, Any] = {"status": "running", **EMPTY, "repairs": standing.repairs.get(name, []), "hours": hours}
+    entry |= {"exchanged": exchanged, "away": standing.away.get(name, [])}
     if name in standing.failed:
         *before, found = [
             [f for f in g["findings"] if f["node"] == name and f["scope"] == "node"]
@@ -85,16 +90,17 @@ def _node(name: str, events: Sequence[Mapping[str, Any]], standing: Standing, ov
             }
     elif name in standing.unresolved:
         step, _ = standing.unresolved[name]
-        why = next(s["reason"] for g in gates for s in g["suspects"] if s["unresolved"] and name in s["nodes"])
-        action = "look at what lies between the parts (cables, switches); the node is not drained and not accepted"
-        entry |= {"status": "suspect", "failed_step": step, "reason": why, "next_action": action}
+        why = next(
+            s["reason"] for g in reversed(gates) for s in g["suspects"] if s["unresolved"] and name in s["nodes"]
+        )
+        entry |= {"status": "suspect", "failed_step": step, "reason": why, "next_action": _between(name, standing)}
     elif name in standing.withdrawn:
         step, _ = standing.withdrawn[name]
         entry |= {
             "status": "withdrawn",
             "failed_step": step,
             "reason": standing.withdrawn_why.get(name, "not available"),
-            "next_action": "ask who took the node out of Slurm; the burn-in did not",
+            "next_action": "ask who took the node out of Slurm; the burn-in did not. When it is in service again, it comes back",
         }
     elif over:
         entry["status"] = "accepted"
@@ -110,5 +116,17 @@ def _escalated(
     again = any(f["fault"] == best["fault"] and f["part"] == best["part"] for found in before for f in found)
     if not again or not repairs:
         return str(best["next_action"])
-    done = "; ".join(f"{r['fix']} (by {r['by']})" for r in repairs)
-    return f"replace {best['part']}, do not reseat it: {best['fault']} returned after: {done}"
+    return f"replace {best['part']}, do not reseat it: {best['fault']} returned after: {history(repairs)}"
+
+
+def _between(name: str, standing: Standing) -> str:
+    """Return what to do about a suspect; a link that was found again after a repair wants new parts."""
+    mine = [link for link in standing.links if any(name in side for side in link["between"])]
+    now = next((link for link in reversed(mine) if name in link["waits"]), None)
+    ends = [set(side) for side in now["between"]] if now else []
+    before = [
+        link for link in mine if link["repairs"] and link is not now and [set(s) for s in link["between"]] == ends
+    ]
+    if now and before:
+        return f"replace the cable and the transceivers, do not reseat them: it returned after: {history(before[-1]['repairs'])}"
+    return "look at what lies between the parts (cables, switches); the node is not drained and not accepted"
