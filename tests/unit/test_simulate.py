@@ -87,3 +87,9 @@ def test_the_check_sees_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_campaign_in_words() -> None:
     text = world.report(world.simulate(7, 12))
     assert "12 nodes" in text and "accepted" in text and "node-hours" in text
+
+
+@pytest.mark.parametrize("seed", [10076])
+def test_what_once_went_wrong(seed: int) -> None:
+    """10076: a node that had gone out since it passed was borrowed for a group."""
+    assert world.violations(world.simulate(seed)) == []

@@ -304,8 +304,11 @@ def _guilty(case: Case, heat: int) -> tuple[str, Trial] | None:
 class _Bench:
     """The trusted partners that are still free in this heat."""
 
-    def __init__(self, trusted: Sequence[str], topology: Topology | None, borrowed: Mapping[str, int]) -> None:
+    def __init__(
+        self, trusted: Sequence[str], roster: Iterable[str], topology: Topology | None, borrowed: Mapping[str, int]
+    ) -> None:
         self.free = list(trusted)
+        self.roster = frozenset(roster)
         self.topology, self.borrowed = topology, borrowed
         self.used: set[str] = set()
 
@@ -345,7 +348,7 @@ def propose(
     every = [(w, cases([t for t in trials if t.workload == w], set(), gone, slack, repeats)) for w in workloads]
     for _, found in every:
         suspected |= {n for c in found for n in c.suspects if n not in gone}
-    bench = _Bench([n for n in trusted if n not in suspected], topology, borrowed or {})
+    bench = _Bench([n for n in trusted if n not in suspected], roster, topology, borrowed or {})
     for workload, found in every:
         mine = [t for t in trials if t.workload == workload]
         ready = [c for c in found if not c.waits and not set(c.suspects) & gone]
@@ -376,7 +379,7 @@ def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _
                 n for n in trial.nodes if n not in bench.free and n not in bench.used and n not in case.suspects
             ]
     suspected = {n for c in [case, *others] for n in c.suspects}
-    bench.free = [n for n in bench.free if n not in suspected]
+    bench.free = [n for n in bench.free if n not in suspected and n in bench.roster]
     if case.kind == "vanished":
         fail = case.fails[0]
         if bench.used & set(fail.nodes):
