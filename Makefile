@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER := tests/integration/slurm/cluster.sh
 
-.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-grouping fuzz slurm-up slurm-down drmaa-up drmaa-down dag
+.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-probes bench-grouping fuzz slurm-up slurm-down drmaa-up drmaa-down dag
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -63,6 +63,10 @@ bench-dag: $(READY)
 ## make bench-read  reading big logs against grep on the same file
 bench-read: $(READY)
 	$(BIN)/python benchmarks/bench_read.py
+
+## make bench-probes  bytes and seconds of probing 1,024 nodes for a day
+bench-probes: $(READY)
+	$(BIN)/python benchmarks/bench_probes.py
 
 bench-grouping: $(READY)
 	$(BIN)/python benchmarks/bench_grouping.py

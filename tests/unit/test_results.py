@@ -44,14 +44,14 @@ ONE, TWO = {"n1": "aaaa", "n2": "bbbb"}, {"n1": "aaaa", "n2": "cccc"}
 )
 def test_a_boot_between_two_probes_of_a_job_is_a_signal(records: list[dict[str, Any]], expected: list[str]) -> None:
     found: dict[str, Any] = {"probes": {}, "signals": []}
-    results._add_probes(found, records)
+    results._add_probes(found, records, "attempt0")
     assert [s["node"] for s in found["signals"] if s["kind"] == "rebooted"] == expected
 
 
 def test_a_node_that_booted_during_a_run_fails_and_its_partner_owes() -> None:
     """It came back so quickly that every iteration passed and Slurm never missed it."""
     found: dict[str, Any] = {"probes": {}, "signals": []}
-    results._add_probes(found, [JOB, probe("before", ONE), probe("after", TWO)])
+    results._add_probes(found, [JOB, probe("before", ONE), probe("after", TWO)], "attempt0")
     plan = plan_of(Heat("x2", 0, (Group(("n1", "n2"), ("n1", "n2"), ("nccl",)),)))
     ((name, group),) = plan["groups"].items()
     gate = judge_heat(

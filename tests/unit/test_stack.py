@@ -81,7 +81,9 @@ def again(world: World) -> dict[str, Any]:
 
 
 def gate(world: World) -> dict[str, Any]:
-    return world.campaign.make_gate("single", 0, "test")
+    decided: dict[str, Any] = world.campaign.make_gate("single", 0, "test")
+    world.campaign.write_gate(decided)
+    return decided
 
 
 def test_a_change_in_mid_campaign_stops_it_names_what_changed_and_convicts_nobody(tmp_path: Path) -> None:

@@ -363,7 +363,12 @@ class Campaign:
         return found
 
     def write_gate(self, gate: Mapping[str, Any]) -> None:
-        """Write gate.json and keep its version."""
+        """Write gate.json and keep its version. Raw files that it quotes lie under the names by which it calls them."""
+        for found in gate["findings"]:
+            for place in found["evidence"]:
+                target = (self.dir / place.rpartition(":")[0]).resolve()
+                if target.is_relative_to(self.dir.resolve()):
+                    storage.unpack(target)
         self._write(self.gate_path(gate["step"], gate["heat"]), gate, "gate")
 
     def write_summary(self, pending_gate: Mapping[str, Any] | None = None) -> dict[str, Any]:

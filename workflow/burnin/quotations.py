@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from pathlib import Path
+
+from burnin import storage
 
 #: Characters looked at of a quoted line.
 LONGEST = 2000
@@ -17,9 +21,9 @@ class Files:
         self.folder = folder
 
     def find(self, place: str) -> Path | None:
-        """Return the file that an evidence names, or None if there is none inside the campaign's folder."""
+        """Return the file that an evidence names (compressed, perhaps), or None if there is none inside the campaign's folder."""
         target = (self.folder / place.rpartition(":")[0]).resolve()
-        return target if target.is_relative_to(self.folder.resolve()) and target.is_file() else None
+        return storage.stored(target) if target.is_relative_to(self.folder.resolve()) else None
 
     def quote(self, place: str) -> str | None:
         """Return the line that an evidence names without control characters, or None if it cannot be read."""
@@ -28,12 +32,13 @@ class Files:
         if not line.isdigit() or target is None:
             return None
         try:
-            with target.open("rb") as stream:
+            opened = gzip.open if target.suffix == storage.COMPRESSED else open
+            with opened(target, "rb") as stream:
                 for number, raw in enumerate(stream, 1):
                     if number == int(line):
                         text = raw[:LONGEST].decode("utf-8", "replace").strip()
                         return "".join(c for c in text if c.isprintable() or c == "\t")
-        except OSError:
+        except (OSError, EOFError, zlib.error):
             return None
         return None
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import hashlib
 import json
 import os
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,45 @@ def append_line(path: Path, line: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+#: What a compressed raw file's name has more than the name by which evidence calls it.
+COMPRESSED = ".gz"
+
+
+def compress(path: Path) -> None:
+    """Replace a raw file by its compressed form; killed at any moment, one of the two is there and whole."""
+    part = path.with_name(f".{path.name}{COMPRESSED}.part")
+    part.write_bytes(gzip.compress(path.read_bytes(), 6, mtime=0))
+    part.replace(path.with_name(path.name + COMPRESSED))
+    path.unlink()
+
+
+def stored(path: Path) -> Path | None:
+    """Return where a raw file lies: under its name, or compressed beside it; None if it is not there."""
+    packed = path.with_name(path.name + COMPRESSED)
+    return path if path.is_file() else packed if packed.is_file() else None
+
+
+def read_raw(path: Path) -> bytes:
+    """Return the content of a raw file, compressed or not. Raises OSError if it is not there or damaged."""
+    found = stored(path)
+    data = (found or path).read_bytes()
+    if found is None or found == path:
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error) as error:
+        raise OSError(f"{found} is damaged ({error})") from None
+
+
+def unpack(path: Path) -> None:
+    """Put a compressed raw file back under its own name, so that whoever follows an evidence can open it."""
+    if path.is_file() or stored(path) is None:
+        return
+    part = path.with_name(f".{path.name}.part.{os.getpid()}")
+    part.write_bytes(read_raw(path))
+    part.replace(path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -114,9 +114,9 @@ class _Before:
         for seen in result["signals"]:
             if seen.get("when") != "before":
                 continue
-            self.events.setdefault(_message(seen), []).append(_time(seen))
+            self.events.setdefault(words_of(seen), []).append(moment_of(seen))
             if seen["kind"] in COUNTERS and seen.get("value") is not None:
-                self.counters[_counter(seen)] = float(seen["value"])
+                self.counters[counter_of(seen)] = float(seen["value"])
 
     def read(self, seen: Seen) -> bool:
         """Tell whether the tool that shows a signal now could be read before the run."""
@@ -124,13 +124,13 @@ class _Before:
 
     def listed(self, seen: Seen) -> bool:
         """Tell whether an event is the same as one before: same words, and the same moment where both say one."""
-        now = _time(seen)
-        times = self.events.get(_message(seen), [])
+        now = moment_of(seen)
+        times = self.events.get(words_of(seen), [])
         return any(t is None or now is None or abs(t - now) <= STAMP_DRIFT_S for t in times)
 
     def growth(self, seen: Seen) -> float:
         """Return how much a counter grew; one that was not shown before stood at zero."""
-        return float(seen["value"]) - self.counters.get(_counter(seen), 0.0)
+        return float(seen["value"]) - self.counters.get(counter_of(seen), 0.0)
 
 
 def counting(
@@ -174,12 +174,12 @@ def counting(
         yield found
 
 
-def _message(seen: Seen) -> tuple[Any, ...]:
+def words_of(seen: Seen) -> tuple[Any, ...]:
     """Return what makes two probe lines the same event, but for their stamps."""
     return (seen.get("node"), seen["kind"], _STAMP.sub("", seen["text"]))
 
 
-def _time(seen: Seen) -> float | None:
+def moment_of(seen: Seen) -> float | None:
     """Return the time that a line's stamp gives, by whatever clock: it is only compared with the same log's."""
     value = (seen.get("detail") or {}).get("time")
     return float(value) if value is not None else _stamp(seen["text"])
@@ -191,7 +191,7 @@ def _stamp(text: str) -> float | None:
     return float(zlib.crc32(match[0].encode())) if match else None
 
 
-def _counter(seen: Seen) -> tuple[Any, ...]:
+def counter_of(seen: Seen) -> tuple[Any, ...]:
     """Return which counter a signal is a reading of."""
     detail = seen.get("detail") or {}
     which = (detail.get("scope"), detail.get("counter"))

@@ -155,6 +155,12 @@ def probe_summary(reading: Reading) -> dict[str, Any]:
     }
 
 
+def short(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the journal keeps of a probe during a run: of the tools those that did not pass, and no places of GPUs."""
+    tools = {tool: verdict for tool, verdict in summary["tools"].items() if verdict != "pass"}
+    return {**summary, "tools": tools, "gpus": {}}
+
+
 def gpu_places(reading: Reading) -> dict[str, dict[str, Any]]:
     """Return PCI address -> {index, serial} of the GPUs that nvidia-smi listed: it is how an Xid finds its GPU."""
     section = reading.data.get("sections", {}).get("nvidia-smi", {})

@@ -192,15 +192,15 @@ def _of_runs(config: Config, gate: Mapping[str, Any], node: str) -> tuple[list[t
             for path in sorted(run_dir.glob("*attempt*/**/*")):
                 if not path.is_file() or path.name.endswith(".sh"):
                     continue
+                path = path.with_name(path.name.removesuffix(storage.COMPRESSED))
                 if "probe-" in path.parent.name and path.name not in (f"{node}.txt", f".{node}.part", "launch.log"):
                     continue  # another node's
                 (big if path.name.startswith("out-") else small).append(path)
             missing += _absent(run_dir, workload, group, node)
     newest_first = sorted(big, key=lambda p: p.stat().st_mtime, reverse=True)
-    ordered = dict.fromkeys(p for p in [*quoted, *small, *newest_first] if p.is_file())
-    missing += [
-        {"what": str(p.relative_to(root)), "why": "the file is gone"} for p in dict.fromkeys(quoted) if not p.is_file()
-    ]
+    ordered = dict.fromkeys(p for p in [*quoted, *small, *newest_first] if storage.stored(p))
+    gone = [p for p in dict.fromkeys(quoted) if not storage.stored(p)]
+    missing += [{"what": str(p.relative_to(root)), "why": "the file is gone"} for p in gone]
     return [(f"runs/{p.relative_to(root)}", p) for p in ordered], missing
 
 
@@ -239,13 +239,14 @@ def _pack(
     """Write the bundle beside its name and rename it; return the manifest, which is its first file."""
     packed, left_out, total = [], [], 0
     for name, path in files:
-        size = path.stat().st_size
+        kept = storage.stored(path) or path
+        data = b"" if kept.stat().st_size > limit - total else storage.read_raw(path)
+        size = max(kept.stat().st_size, len(data))
         if total + size > limit:
-            left_out.append({"what": name, "why": f"{size} bytes would exceed the bundle's limit; it is at {path}"})
+            left_out.append({"what": name, "why": f"{size} bytes would exceed the bundle's limit; it is at {kept}"})
             continue
         total += size
-        data = path.read_bytes()
-        packed.append((name, data, path.stat().st_mtime))
+        packed.append((name, data, kept.stat().st_mtime))
     manifest = {
         **head,
         "files": [{"name": n, "bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d, _ in packed],

@@ -1,36 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading all nodes of a run at once: one launch, one task a node, one file a node."""
+"""Reading all nodes of a run at once: one launch, one task a node, one file a node.
+
+The files are read as soon as the launch has ended, by several processes where there are many nodes, while the run goes on
+watching its workload. A file that was read is kept compressed (`burnin.storage.read_raw` opens it by its own name).
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from burnin import parsers, preflight, storage
-from burnin.parsers.reading import Reading
 from burnin.runs import launching
-from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools
+from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools, short
+from burnin.runs.news import Known
 from burnin.runs.spec import RunSpec
 from burnin.runs.stack import Frozen, changed
+
+#: Up to so many nodes are read by the run itself: what it then does not watch its workload for is a second or two.
+ALONE = 8
+#: Most processes that read; they share the machine with the workload's own.
+MOST_READERS = 32
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What one node's file is read for. `keep`: as it should be kept; `keep_trouble`: if something is wrong with the node."""
+
+    folder: Path
+    node: str
+    tools: Sequence[str]
+    trouble: str
+    stack: Mapping[str, str] | None  # key of a section -> tool, if the stack is read
+    keep: bool
+    keep_trouble: bool
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What came out. `stack`, `lines`: parts of the stack and where they stand."""
+
+    summary: dict[str, Any]
+    stack: dict[str, str] | None
+    lines: dict[str, int]
 
 
 class Probe:
     """One look at the nodes, started at once and collected when it has ended."""
 
     def __init__(
-        self, spec: RunSpec, attempt: Path, name: str, environment: Mapping[str, str], frozen: Frozen | None = None
+        self,
+        spec: RunSpec,
+        attempt: Path,
+        name: str,
+        environment: Mapping[str, str],
+        known: Known,
+        frozen: Frozen | None = None,
     ) -> None:
-        """Start it. With `frozen`, the stack is read, too, and held against it."""
-        self.spec, self.name, self._frozen = spec, name, frozen
-        self.folder = attempt / f"probe-{name}"
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Start it. `known`: what the run's probes have said so far. With `frozen`, the stack is read, too, and held against it."""
+        self.spec, self.name, self._known, self._frozen = spec, name, known, frozen
+        self.folder = _folder(attempt, name)
         script = attempt / "probe.sh"
         storage.write_text(script, spec.probe_script(with_stack=frozen is not None))
         self._tools = probe_tools(spec.config.document["probes"]["commands"], spec.config.hcas)
         self._limit = float(spec.config.document["probes"]["timeout_seconds"]) * (len(self._tools) + 1)
         self.trouble = ""
+        self._began = time.time()
+        self._readers: ProcessPoolExecutor | None = None
+        self._reading: list[Future[list[_Read]]] = []
         self._log = self.folder / "launch.log"
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
         try:
@@ -46,54 +90,127 @@ class Probe:
         except OSError as error:
             self._process, self.trouble = None, f"the probe could not be started: {error}"
 
-    def ended(self) -> bool:
-        """Tell whether the launch is over."""
-        return self._process is None or self._process.poll() is not None
+    def ready(self) -> bool:
+        """Tell whether all nodes are read, and see to it that they will be."""
+        if not self._ended():
+            return False
+        if not self._reading and len(self.spec.nodes) > ALONE:
+            self._begin_reading()
+        return all(f.done() for f in self._reading)
+
+    def _ended(self) -> bool:
+        """Tell whether the launch is over; one that takes too long is ended."""
+        if self._process is None or self._process.poll() is not None:
+            return True
+        if time.time() - self._began <= self._limit:
+            return False
+        self._process.kill()
+        self._process.wait()
+        self.trouble = f"the probe did not end within {self._limit:.0f} s"
+        return True
 
     def patience(self) -> float:
         """Return for how long (s) to repeat a probe that was not launched because Slurm did not answer; else 0."""
-        left = any(self.folder.glob("*.txt")) or any(self.folder.glob(".*.part"))
-        return launching.patience_of_file(self._log, self._log_start) if self.ended() and not left else 0.0
+        left = any(p for p in self.folder.iterdir() if p != self._log)
+        return launching.patience_of_file(self._log, self._log_start) if self._ended() and not left else 0.0
 
-    def collect(self, wait: bool = True) -> dict[str, Any]:
-        """Return node -> summary; a node without a whole file is unknown in everything."""
-        if self._process is not None and wait:
+    def collect(self) -> dict[str, Any]:
+        """Wait for the end; return node -> summary. A node without a whole file is unknown in everything."""
+        if self._process is not None:
             try:
-                self._process.wait(timeout=self._limit)
+                self._process.wait(timeout=max(0.0, self._limit - (time.time() - self._began)))
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-                self.trouble = f"the probe did not end within {self._limit:.0f} s"
-        return {node: self._read(node) for node in self.spec.nodes}
+                self._ended()
+        if not self._reading and len(self.spec.nodes) > ALONE:
+            self._begin_reading()
+        found = [r for f in self._reading for r in f.result()] or [read(order) for order in self._orders()]
+        if self._readers is not None:
+            self._readers.shutdown()
+        return {n: self._summary(n, r) for n, r in zip(self.spec.nodes, found, strict=True)}
 
-    def _read(self, node: str) -> dict[str, Any]:
-        """Return one node's summary."""
-        path = self.folder / f"{node}.txt"
-        if not path.exists():
-            part = self.folder / f".{node}.part"
-            if part.exists():
-                path = part  # the probe was cut: what it has is still evidence, and is never a pass
-            else:
-                return missing_probe(self._tools, self.trouble or "the node left no probe file")
-        reading = parsers.read_file("probe", path)
-        summary = probe_summary(reading)
+    def _begin_reading(self) -> None:
+        """Have the nodes' files read by processes of their own."""
+        orders = self._orders()
+        count = readers()
+        self._readers = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("fork"))
+        size = -(-len(orders) // (4 * count))
+        self._reading = [self._readers.submit(read_all, orders[i : i + size]) for i in range(0, len(orders), size)]
+
+    def _orders(self) -> list[_Order]:
+        """Return what is to be read."""
+        wanted = None
         if self._frozen is not None:
-            self._hold_against(self._frozen, node, reading, path, summary)
-        for tool in self._tools:
-            summary["tools"].setdefault(tool, "unknown")
-        summary["file"] = str(path.relative_to(self.spec.run_dir))
+            commands = self.spec.config.document["probes"]["commands"]
+            both = {t: c for t, c in commands.items() if t in preflight.UNDERSTOOD} | self.spec.stack_commands()
+            wanted = preflight.wanted(both, self.spec.config.hcas)
+        per_day = int(self.spec.config.document["probes"]["keep_per_day"])
+        keeps = (True, True)
+        orders = []
+        for node in self.spec.nodes:
+            if self._during():
+                keeps = self._known.keeps(node, self._began, per_day)
+            orders.append(_Order(self.folder, node, self._tools, self.trouble, wanted, *keeps))
+        return orders
+
+    def _during(self) -> bool:
+        """Tell whether it is one of many: a probe that nothing but the time asked for."""
+        return self.name.startswith("during-")
+
+    def _summary(self, node: str, found: _Read) -> dict[str, Any]:
+        """Return a node's summary as the journal keeps it."""
+        summary = found.summary
+        if summary.get("file"):
+            summary["file"] = str((self.folder / summary["file"]).relative_to(self.spec.run_dir))
+        if self._frozen is not None and found.stack is not None:
+            summary["signals"] += changed(self._frozen.compare(node, found.stack), found.lines, node)
+            unknown = self._frozen.unknown(node, found.stack)
+            summary["stack"] = {"digest": storage.digest(found.stack), "unknown": unknown}
+        if self._during():
+            summary = short({**summary, "signals": self._known.news(node, summary["signals"])})
         return summary
 
-    def _hold_against(self, frozen: Frozen, node: str, reading: Reading, path: Path, summary: dict[str, Any]) -> None:
-        """Add what changed in the node's stack as signals, and what it was read as."""
-        both = {
-            **{t: c for t, c in self.spec.config.document["probes"]["commands"].items() if t in preflight.UNDERSTOOD},
-            **self.spec.stack_commands(),
-        }
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-        record = preflight.node_record(
-            reading, lines, str(path), preflight.wanted(both, self.spec.config.hcas), (0.0, 0.0)
-        )
-        found = frozen.compare(node, record["stack"])
-        summary["signals"] += changed(found, record["lines"], node)
-        summary["stack"] = {"digest": storage.digest(record["stack"]), "unknown": frozen.unknown(node, record["stack"])}
+
+def readers() -> int:
+    """Return how many processes read: as many as this one may use processors."""
+    return min(MOST_READERS, len(os.sched_getaffinity(0)))
+
+
+def _folder(attempt: Path, name: str) -> Path:
+    """Return a folder that no probe has written to: one that was cut leaves files that no other may take for its own."""
+    folder, again = attempt / f"probe-{name}", 0
+    while folder.exists() and any(p.name != "launch.log" for p in folder.iterdir()):
+        again += 1
+        folder = attempt / f"probe-{name}.{again}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def read_all(orders: Sequence[_Order]) -> list[_Read]:
+    """Read the files of several nodes."""
+    return [read(order) for order in orders]
+
+
+def read(order: _Order) -> _Read:
+    """Read one node's file, and keep it compressed or not at all."""
+    path = order.folder / f"{order.node}.txt"
+    if not path.exists():
+        part = order.folder / f".{order.node}.part"
+        if not part.exists():
+            return _Read(missing_probe(list(order.tools), order.trouble or "the node left no probe file"), None, {})
+        path = part  # the probe was cut: what it has is still evidence, and is never a pass
+    reading = parsers.read_file("probe", path)
+    summary = probe_summary(reading)
+    for tool in order.tools:
+        summary["tools"].setdefault(tool, "unknown")
+    stack, lines = None, {}
+    if order.stack is not None:
+        text = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        record = preflight.node_record(reading, text, str(path), order.stack, (0.0, 0.0))
+        stack, lines = record["stack"], record["lines"]
+    trouble = any(verdict != "pass" for verdict in summary["tools"].values())
+    summary["file"] = path.name if order.keep or (trouble and order.keep_trouble) else None
+    if summary["file"]:
+        storage.compress(path)
+    else:
+        path.unlink()
+    return _Read(summary, stack, lines)

@@ -66,7 +66,7 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
             result["signals"] += [
                 {**s, "file": f"{folder.name}/journal.jsonl", "line": number} for s in record["signals"]
             ]
-    _add_probes(result, found)
+    _add_probes(result, found, folder.name)
     times = [r["time"] for r in found if "time" in r]
     result["started"], result["ended"] = (min(times), max(times)) if times else (None, None)
     result["hours"] = sum(max(0.0, e["time"] - s["time"]) for s, e in pairs) / 3600
@@ -75,20 +75,22 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
     return result
 
 
-def probed(spec: RunSpec, number: int) -> dict[str, Any]:
-    """Return the result of an attempt as far as its probes tell it, without reading any output again."""
-    found = attempts.records(spec, number) or []
+def probed(spec: RunSpec, number: int, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the result of an attempt as far as the probes in its journal tell it, without reading any output again."""
     result = empty(spec, "complete", "")
-    _add_probes(result, found)
+    _add_probes(result, found, attempts.folder(spec, number).name)
     times = [r["time"] for r in found if "time" in r]
     result["started"], result["ended"] = (min(times), max(times)) if times else (None, None)
     return result
 
 
-def _add_probes(result: dict[str, Any], found: Sequence[Mapping[str, Any]]) -> None:
-    """Add the journal's probes and the signals in them to a result, and the boots between two probes of one job."""
+def _add_probes(result: dict[str, Any], found: Sequence[Mapping[str, Any]], attempt: str) -> None:
+    """Add the journal's probes and the signals in them to a result, and the boots between two probes of one job.
+
+    `attempt`: its folder's name. What a probe said whose file was not kept stands in the journal: a record is a line.
+    """
     boots: dict[str, str] = {}
-    for record in found:
+    for number, record in enumerate(found, 1):
         if record["type"] == "job":
             boots = {}  # between two jobs the node was not ours: whoever rebooted it then had the right to
         if record["type"] != "probe":
@@ -103,11 +105,12 @@ def _add_probes(result: dict[str, Any], found: Sequence[Mapping[str, Any]]) -> N
                 "time": record["time"],
                 **({"stack": summary["stack"]} if "stack" in summary else {}),
             }
+            in_journal = {} if summary.get("file") else {"file": f"{attempt}/journal.jsonl", "line": number}
             for item in _signals(summary["signals"], summary.get("file") or ""):
-                result["signals"].append({**item, "node": node, "when": record["when"]})
+                result["signals"].append({**item, "node": node, "when": record["when"], **in_journal})
             boot = (summary.get("clock") or {}).get("boot")
             if boot and boots.setdefault(node, boot) != boot:
-                result["signals"].append(_rebooted(record, node, boots[node], boot))
+                result["signals"].append({**_rebooted(record, node, boots[node], boot), **in_journal})
                 boots[node] = boot
 
 

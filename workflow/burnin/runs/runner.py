@@ -26,6 +26,7 @@ from burnin.judging.run import Context
 from burnin.judging.signatures import stops_run
 from burnin.runs import attempts, journal, launching, preflight, results, settle, stack
 from burnin.runs.barrier import Barrier
+from burnin.runs.news import Known
 from burnin.runs.probing import Probe
 from burnin.runs.spec import RunSpec, load_spec
 
@@ -50,6 +51,9 @@ class Runner:
         self.folder = attempts.folder(spec, self.number)
         self.hpl_dat = self.folder / "HPL.dat"
         self.frozen = stack.Frozen(spec.config, spec.nodes)
+        self.known = Known(self.journal.records)
+        self.during: Probe | None = None  # a probe that is under way while iterations go on
+        self._next_probe = 0.0
         self._silent_since: float | None = None  # since when Slurm launches nothing for us
 
     def _open(self) -> tuple[int, journal.Journal]:
@@ -77,6 +81,7 @@ class Runner:
                 self._fill_window()
             except FirstJobDone:
                 return
+        self.take_probe(wait=True)
         if not any(r["type"] == "probe" and r["when"] == "after" for r in self.journal.records):
             self._probe("after")
         self._note("final", facts=self._facts())
@@ -87,6 +92,7 @@ class Runner:
     def _fill_window(self) -> None:
         """Run iterations until the window is over or something says stop."""
         barrier = Barrier(self.spec, self.number)
+        self._plan_probe()
         if not barrier.wait():
             self._note("stop", reason=barrier.reason)
             return
@@ -198,14 +204,51 @@ class Runner:
     def _probe(self, when: str) -> str:
         """Look at all nodes now and write down what was seen; return the first thing that forbids a run, or ""."""
         while True:
-            frozen = self.frozen if when == "before" else None
-            probe = Probe(self.spec, self.folder, when, self.environment, frozen)
+            probe = self._look(when, self.frozen if when == "before" else None)
             nodes = probe.collect()
             if not self._wait_for_slurm(probe.patience()):
                 break
         self._silent_since = None
-        self._note("probe", when=when, nodes=nodes)
+        self._note_probe(when, nodes)
         return self.broken_now() if when == "before" else ""
+
+    def _plan_probe(self) -> None:
+        """Set when the next probe of a running workload is due."""
+        self._next_probe = time.monotonic() + float(self.watch["probe_every_minutes"]) * 60
+
+    def probe_if_due(self) -> None:
+        """Start a probe of the running workload's nodes every so often, iterations come and go."""
+        if self.during is None and time.monotonic() > self._next_probe:
+            self._plan_probe()
+            self.during = self._look(f"during-{int(time.time())}")
+
+    def take_probe(self, wait: bool = False) -> bool:
+        """Write down the probe that is under way if it is over, or wait for it; return whether one was."""
+        probe = self.during
+        if probe is None or not (wait or probe.ready()):
+            return False
+        self.during = None
+        nodes = probe.collect()
+        if probe.patience():
+            return False  # nothing was read, because nothing could be launched; the next one will tell
+        self._note_probe(probe.name, nodes)
+        return True
+
+    def probe_hang(self) -> None:
+        """Look at the nodes of an iteration that hangs, before it is ended."""
+        probe = self._look("hang")
+        nodes = probe.collect()
+        if not probe.patience():
+            self._note_probe(probe.name, nodes)
+
+    def _look(self, name: str, frozen: stack.Frozen | None = None) -> Probe:
+        """Start a probe."""
+        return Probe(self.spec, self.folder, name, self.environment, self.known, frozen)
+
+    def _note_probe(self, when: str, nodes: Mapping[str, Any]) -> None:
+        """Write down what a probe has said."""
+        self._note("probe", when=when, nodes=nodes)
+        self.known.add(nodes, when, time.time())
 
     def _wait_for_slurm(self, patience: float) -> bool:
         """Pause because nothing could be launched; return False when that has lasted too long, or is no such case."""
@@ -238,7 +281,7 @@ class Runner:
         """Return what the probes so far show that forbids going on, or an empty text: what lasts, or is new in this run."""
         config = self.spec.config
         context = Context(self.spec.gpus_per_node, config.criteria, "", {}, 0)
-        return must_stop(results.probed(self.spec, self.number), context)
+        return must_stop(results.probed(self.spec, self.number, self.journal.records), context)
 
     def cancel_first_job(self, facts: dict[str, Any]) -> None:
         """End the first job of the resume test: result first, then scancel.
@@ -266,7 +309,6 @@ class _Watched:
         self._parser = parsers.parser_for(definition["parser"])
         self._position, self._number, self._rest = 0, 0, b""
         self._first = runner.spec.step == "resume" and runner.spec.ref.phase == "first"
-        self._probe: Probe | None = None
 
     def run(self, command: list[str]) -> tuple[int | None, str]:
         """Run the command to its end; return its exit status and how it ended (itself, stopped, hang, interrupted)."""
@@ -295,7 +337,6 @@ class _Watched:
     def _follow(self, process: subprocess.Popen[bytes]) -> tuple[int | None, str]:
         """Look at the output until the process ends or must be ended."""
         quiet_since = time.monotonic()
-        next_probe = quiet_since + float(self.runner.watch["probe_every_minutes"]) * 60
         pause = POLL_LEAST
         while True:
             try:
@@ -314,31 +355,12 @@ class _Watched:
             limit = self.runner.hang_limit()
             if now - quiet_since > limit:
                 self.reason = f"hang: no output for {limit:.0f} s"
-                self._look("hang", wait=True)
+                self.runner.probe_hang()
                 _end(process)
                 return process.returncode, "hang"
-            if now > next_probe and self._probe is None:
-                next_probe = now + float(self.runner.watch["probe_every_minutes"]) * 60
-                self._look(f"during-{int(time.time())}", wait=False)
-            self._collect()
-
-    def _look(self, name: str, wait: bool) -> None:
-        """Start a probe; collect it at once if asked to."""
-        self._probe = Probe(self.runner.spec, self.runner.folder, name, self.runner.environment)
-        if wait:
-            self._collect(wait=True)
-
-    def _collect(self, wait: bool = False) -> None:
-        """Write down a probe that has ended."""
-        if self._probe is None or not (wait or self._probe.ended()):
-            return
-        nodes = self._probe.collect()
-        if self._probe.patience():
-            self._probe = None  # nothing was read, because nothing could be launched; the next one will tell
-            return
-        self.runner._note("probe", when=self._probe.name, nodes=nodes)
-        self._probe = None
-        self.reason = self.reason or self.runner.broken_now()
+            self.runner.probe_if_due()
+            if self.runner.take_probe():
+                self.reason = self.reason or self.runner.broken_now()
 
     def _read(self) -> bool:
         """Read what is new; return whether anything was."""
