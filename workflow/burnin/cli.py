@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -163,6 +164,8 @@ def judge_heat(gate: Path) -> None:
     packed = evidence.gather(
         campaign.config, {**decided, "outcome": {n: decided["outcome"][n] for n in failed}}, environment
     )
+    told = ", ".join(f"{n} {word}" for word, n in sorted(Counter(decided["outcome"].values()).items()))
+    click.echo(f"burnin: gate {step}, heat {heat}: {told}", err=True)
     for node in failed:
         found = next(f for f in decided["findings"] if f["node"] == node and f["scope"] == "node")
         click.echo(f"burnin: {node} failed in {step} ({found['workload']}): {found['reason']}", err=True)
@@ -367,6 +370,17 @@ def show(folder: Path) -> None:
         raise CampaignError(f"{folder} has no summary yet", "the first gate writes it; see burnin status") from None
     click.echo(_verdict_text(document))
     click.echo(f"  all of it: {folder / 'summary.json'}")
+
+
+@cli.command()
+def dag() -> None:
+    """Fold what `snakemake --dag` prints into one box for all runs of a workload in a heat: snakemake --dag | burnin dag."""
+    from burnin.dag import fold
+
+    try:
+        click.echo(fold(click.get_text_stream("stdin").read()), nl=False)
+    except ValueError as error:
+        raise CampaignError(str(error), "snakemake --profile lab --dag | burnin dag | dot -Tsvg > dag.svg") from None
 
 
 @cli.command()
