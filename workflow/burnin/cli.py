@@ -372,13 +372,13 @@ def show(folder: Path) -> None:
     click.echo(f"  all of it: {folder / 'summary.json'}")
 
 
-@cli.command()
-def dag() -> None:
+@cli.command("dag")
+def fold_dag() -> None:
     """Fold what `snakemake --dag` prints into one box for all runs of a workload in a heat: snakemake --dag | burnin dag."""
-    from burnin.dag import fold
+    from burnin.dag import fold as folded
 
     try:
-        click.echo(fold(click.get_text_stream("stdin").read()), nl=False)
+        click.echo(folded(sys.stdin.read()), nl=False)
     except ValueError as error:
         raise CampaignError(str(error), "snakemake --profile lab --dag | burnin dag | dot -Tsvg > dag.svg") from None
 

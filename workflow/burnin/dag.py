@@ -83,7 +83,7 @@ def fold(text: str) -> str:
     names = {key: f"b{i}" for i, key in enumerate(boxes)}
     lines = [
         "digraph burnin {",
-        '    graph[bgcolor=white, margin=0.2, rankdir=TB, fontname=sans, fontsize=11, color="#bbbbbb"];',
+        '    graph[bgcolor=white, margin=0.2, rankdir=TB, labeljust=l, fontname=sans, fontsize=11, color="#bbbbbb"];',
         "    node[shape=box, style=rounded, fontname=sans, fontsize=10];",
         "    edge[color=grey];",
     ]
