@@ -11,9 +11,6 @@ from burnin.errors import CampaignError
 configfile: "config/config.yaml"
 
 
-report: "workflow/report/workflow.rst"
-
-
 try:
     flow = snakefile.Workflow(config, workflow, workflow.basedir)
 except CampaignError as error:
@@ -35,6 +32,7 @@ localrules:
     plan,
     gate,
     summary,
+    report,
 
 
 rule all:
@@ -43,6 +41,7 @@ rule all:
         # the gates by name, too: a summary that exists (every gate writes it) must not hide a gate that is missing
         gates=lambda wildcards: flow.gates(),
         summary=f"{CAMPAIGN}/summary.json",
+        report=f"{CAMPAIGN}/report.html",
 
 
 include: "workflow/rules/preflight.smk"
@@ -52,6 +51,7 @@ include: "workflow/rules/burn_in.smk"
 include: "workflow/rules/resume.smk"
 include: "workflow/rules/gate.smk"
 include: "workflow/rules/summary.smk"
+include: "workflow/rules/report.smk"
 
 
 for step in flow.steps:

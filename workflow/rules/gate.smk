@@ -8,12 +8,7 @@ checkpoint gate:
         results=flow.results_of_heat,
         criteria=flow.criteria_files(),
     output:
-        gate=report(
-            f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.json",
-            caption="../report/gate.rst",
-            category="Gates",
-            labels={"step": "{step}", "heat": "{heat}"},
-        ),
+        gate=f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.json",
     log:
         f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.log",
     conda:

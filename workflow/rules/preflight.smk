@@ -4,12 +4,7 @@
 #   makes  <campaign>/preflight/preflight.json; what cannot work at all stops here
 rule preflight:
     output:
-        preflight=report(
-            f"{CAMPAIGN}/preflight/preflight.json",
-            caption="../report/preflight.rst",
-            category="Preflight",
-            labels={"campaign": flow.config.campaign},
-        ),
+        preflight=f"{CAMPAIGN}/preflight/preflight.json",
     log:
         f"{CAMPAIGN}/preflight/preflight.log",
     localrule: True

@@ -6,12 +6,7 @@ rule summary:
     input:
         gates=lambda wildcards: flow.gates(),
     output:
-        summary=report(
-            f"{CAMPAIGN}/summary.json",
-            caption="../report/summary.rst",
-            category="Verdict",
-            labels={"campaign": flow.config.campaign},
-        ),
+        summary=f"{CAMPAIGN}/summary.json",
     log:
         f"{CAMPAIGN}/summary.log",
     conda:

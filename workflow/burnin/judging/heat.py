@@ -215,17 +215,22 @@ def _overlap(runs: Sequence[Run], context: Context) -> None:
         ]
         if len(spans) != 2:
             continue
-        together = min(e for _, e in spans) - max(s for s, _ in spans)
-        shorter = min(e - s for s, e in spans)
-        # two processes do not start in the same instant: less than half a second is no lack of overlap
-        slack = min(START_SKEW_SECONDS, shorter / 4)
-        share = min(1.0, max(0.0, together + slack) / shorter) if shorter > 0 else 0.0
+        share = together(spans[0], spans[1])
         if share < context.criteria["halves_overlap"]:
             for run in pair:
                 run.cause = run.cause or "overlap"
                 run.cause_text = run.cause_text or (
                     f"the halves ran together for {share:.0%} of their time, limit {context.criteria['halves_overlap']:.0%}: not tested"
                 )
+
+
+def together(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Return the share of the shorter of two spans (start, end in s) in which both were under load."""
+    both = min(one[1], other[1]) - max(one[0], other[0])
+    shorter = min(one[1] - one[0], other[1] - other[0])
+    # two processes do not start in the same instant: less than half a second is no lack of overlap
+    slack = min(START_SKEW_SECONDS, shorter / 4)
+    return min(1.0, max(0.0, both + slack) / shorter) if shorter > 0 else 0.0
 
 
 # ---------------------------------------------------------------------------------------------------------- decision
