@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from burnin import config as configuration
+from burnin import plan_check
 from burnin.errors import ConfigError
 from burnin.plan_check import (
     Refusal,
@@ -269,3 +270,52 @@ def test_a_derived_time_limit_stays_within_the_partition() -> None:
     assert time_limit_minutes({"hours": 12}, slurm) == 930
     assert time_limit_minutes({"hours": 12}, slurm | {"partition_limit_minutes": 800}) == 800
     assert time_limit_minutes({"iterations": 4}, slurm) == 150
+
+
+TRAINING = {
+    "tensor_parallel": 1, "pipeline_parallel": 1, "context_parallel": 2, "global_batch_size": 128, "micro_batch_size": 1,
+    "sequence_length": 8192, "max_steps": 60, "checkpoint_every": 20, "fit_batch": True,
+}  # fmt: skip
+#: As the lab prints it, as Python prints a recipe, and in a table whose last column is wrapped.
+RESOLVED = """\
+data:
+  global_batch_size: {gbs}
+  micro_batch_size: 1
+trainer:
+  max_steps: 60
+  num_nodes: 8
+  strategy.tensor_model_parallel_size: {tp}
+  strategy.context_parallel_size: 2
+"""
+RECIPE = (
+    "pretrain(data=MockDataModule(seq_length=8192, global_batch_size={gbs}, micro_batch_size=1), model=LlamaModel(seq_length=4096), "
+    "trainer=Trainer(max_steps=60, num_nodes=8, strategy=MegatronStrategy(tensor_model_parallel_size={tp})))"
+)
+TABLE = """\
+│ data     │ MockDataModule(seq_length=8192, global_batch_   │
+│          │ size={gbs}, micro_batch_size=1)                 │
+│ trainer  │ Trainer(max_steps=60, num_nodes=8, strategy=Mega │
+│          │ tronStrategy(tensor_model_parallel_size={tp}))   │
+"""
+
+
+@pytest.mark.parametrize("text", [RESOLVED, RECIPE, TABLE], ids=["lab", "recipe", "table"])
+def test_what_the_trainer_resolves_is_held_against_the_config(text: str) -> None:
+    def said(gbs: int, tp: int) -> list[tuple[str, object, str]]:
+        found = plan_check.contradictions("nemo", TRAINING, 8, 64, text.format(gbs=gbs, tp=tp))
+        return [(r.key.rpartition(".")[2], r.value, r.expected) for r in found]
+
+    assert said(128, 1) == []
+    (tp, gbs) = said(512, 4)
+    assert tp[:2] == ("tensor_parallel", 1) and tp[2].startswith("4, which is what nemo's dry run resolves")
+    assert gbs[:2] == ("global_batch_size", 128) and gbs[2].startswith("512, ")
+
+
+def test_what_the_trainer_does_not_say_is_no_contradiction() -> None:
+    assert plan_check.contradictions("nemo", TRAINING, 8, 64, "") == []
+    assert plan_check.contradictions("nemo", {}, 8, 64, "global_batch_size: 7") == []
+    assert plan_check.contradictions("nemo", TRAINING, 8, 64, "max_steps=None, my_max_steps=7") == []
+    # the batch is fitted to the group that the dry run is about: 3 nodes of 8 GPUs take 132
+    assert plan_check.contradictions("nemo", TRAINING, 3, 24, "global_batch_size: 132") == []
+    (found,) = plan_check.contradictions("nemo", TRAINING, 3, 24, "num_nodes: 8")
+    assert (found.key, found.value) == ("nodes", 3)

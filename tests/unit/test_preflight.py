@@ -167,8 +167,14 @@ def test_a_launch_that_does_not_come_is_told_and_nobody_is_blamed_for_a_stack(tm
     assert "could not be started" in document["findings"][0]["reason"]
 
 
+DRY_RUN = (
+    "srun -N 1 -n 1 -w {node} nemo llm pretrain --factory llama3_8b --dryrun trainer.max_steps={max_steps} "
+    "trainer.num_nodes={nodes} log.ckpt.every_n_train_steps={checkpoint_every}"
+)
+
+
 def test_a_dry_run_is_kept_and_one_that_refuses_is_a_finding(tmp_path: Path) -> None:
-    line = "srun -N 1 -n 1 -w {node} nemo llm pretrain --factory llama3_8b --dryrun data.global_batch_size={global_batch_size}"
+    line = DRY_RUN + " data.global_batch_size={global_batch_size}"
     world = World(tmp_path, fabric=None, commands={"kernel": "uname -r"}, dry_runs={"nemo": line})
     document = world.run()
     text = (world.campaign.dir / document["dry_runs"]["nemo"]).read_text()
@@ -177,3 +183,12 @@ def test_a_dry_run_is_kept_and_one_that_refuses_is_a_finding(tmp_path: Path) -> 
     wrong = World(tmp_path / "wrong", fabric=None, commands={"kernel": "uname -r"}, dry_runs={"nemo": line + " a.b=1"})
     (found,) = wrong.run()["findings"]
     assert found["part"] == "config" and "dry run of nemo" in found["reason"]
+
+
+def test_a_recipe_that_resolves_to_other_numbers_is_refused_and_both_are_named(tmp_path: Path) -> None:
+    world = World(tmp_path, fabric=None, commands={"kernel": "uname -r"}, dry_runs={"nemo": DRY_RUN})
+    with pytest.raises(CampaignError) as caught:
+        world.run()
+    for word in ("training.global_batch_size' is 128", "expected 512", "for 8 nodes", "dryrun-nemo.log"):
+        assert word in str(caught.value), word
+    assert not world.target.exists()

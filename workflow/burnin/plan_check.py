@@ -8,6 +8,7 @@ sizes that it is about, once and not once a size.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -441,10 +442,62 @@ def _in_config_keys(refusal: Refusal, workload: str) -> Refusal:
     return replace(refusal, key=f"workload_definitions.{workload}.{_TRAINING_KEYS.get(name, name)}")
 
 
+#: Key of `training` -> name of the same number in a trainer's resolved config (NeMo 2, Megatron-Bridge).
+_RESOLVED = {
+    "tensor_parallel": ("tensor_model_parallel_size",),
+    "pipeline_parallel": ("pipeline_model_parallel_size",),
+    "context_parallel": ("context_parallel_size",),
+    "global_batch_size": ("global_batch_size",),
+    "micro_batch_size": ("micro_batch_size",),
+    "sequence_length": ("seq_length",),
+    "max_steps": ("max_steps", "train_iters"),
+    "checkpoint_every": ("every_n_train_steps", "save_interval"),
+}
+
+
+def contradictions(workload: str, training: Mapping[str, Any], nodes: int, gpus: int, resolved: str) -> list[Refusal]:
+    """Return where a trainer's resolved config (the output of its dry run) says other numbers than `training`.
+
+    `nodes`, `gpus`: those of the group that the dry run is about. A number that is not printed is not known, and one that
+    is printed several times (model and data both have a sequence length) contradicts only if none of them is ours.
+    """
+    text = _unboxed(resolved)
+    wanted = {k: training.get(k) for k in _RESOLVED} | {"global_batch_size": fitted_batch(training, gpus)}
+    keys = {f"workload_definitions.{workload}.training.{k}": (v, _RESOLVED[k]) for k, v in wanted.items()}
+    keys["nodes"] = (nodes, ("num_nodes",))
+    found = []
+    for key, (value, names) in keys.items():
+        pattern = rf"(?<![A-Za-z_])(?:{'|'.join(names)})['\"]?\s*[=:]\s*(\d+)"
+        said = list(dict.fromkeys(int(number) for number in re.findall(pattern, text)))
+        if value is None or not said or value in said:
+            continue
+        cure = f"give {workload}'s commands {names[0]} as the config has it, or correct {key}"
+        expected = f"{_listed(said)}, which is what {workload}'s dry run resolves {names[0]} to for {nodes} nodes"
+        found.append(Refusal(key, value, expected, cure, workload))
+    return found
+
+
+def _unboxed(text: str) -> str:
+    """Return a text without the frames of a table, whose last column may be wrapped anywhere."""
+    lines = []
+    for line in text.splitlines():
+        cells = [c.strip() for c in re.split("[│┃|]", line) if c.strip()]
+        if len(cells) and any(c in line for c in "│┃"):
+            lines.append(cells[-1])
+        else:
+            lines.append("\n" + line)
+    return "".join(lines)
+
+
 def check_config(config: Config) -> None:
     """Raise ConfigError for a campaign that cannot work: the first refusal, with all others in its cure."""
     found = refusals(config)
     if found:
-        first = found[0].error()
-        more = "".join(f"\n  Also: {refusal.sentence}" for refusal in found[1:])
-        raise ConfigError(first.key, first.value, first.expected, first.cure + more)
+        raise as_error(found)
+
+
+def as_error(found: Sequence[Refusal], more: str = "") -> ConfigError:
+    """Return refusals as one error: the first, with all others, and what else is to be said, in its cure."""
+    first = found[0].error()
+    also = "".join(f"\n  Also: {refusal.sentence}" for refusal in found[1:])
+    return ConfigError(first.key, first.value, first.expected, first.cure + also + more)

@@ -264,6 +264,11 @@ def _dry_runs(
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             last = f"{trouble}: {said[-1][:200]}" if said else trouble
             findings.append(rules.finding(None, "config", f"dry run of {workload}: {last}", [f"{logs[workload]}:1"]))
+            continue
+        resolved = log.read_text(encoding="utf-8", errors="replace")
+        nodes = len(config.nodes)
+        if refused := plan_check.contradictions(workload, training, nodes, nodes * gpus, resolved):
+            raise plan_check.as_error(refused, f"\n  The dry run is {log}")
     return logs, findings
 
 
