@@ -92,9 +92,11 @@ drmaa-up: $(READY)
 drmaa-down:
 	tests/integration/gridengine/cluster.sh down
 
-## make dag         results/dag.svg: the ladder as a picture (needs graphviz)
+## make dag         results/dag.svg: the ladder as a picture (needs graphviz); ARGS="--configfile config/mysite.yaml"
+ARGS ?=
 dag: $(READY)
 	@mkdir -p results
-	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile lab --rulegraph | dot -Tsvg > results/rulegraph.svg
-	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile lab --dag | dot -Tsvg > results/dag.svg
+	@set -o pipefail; PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	snakemake --profile lab --quiet all --dag $(ARGS) | burnin dag | dot -Tsvg > results/dag.svg && \
+	snakemake --profile lab --quiet all --rulegraph $(ARGS) | dot -Tsvg > results/rulegraph.svg
 	@echo results/dag.svg results/rulegraph.svg

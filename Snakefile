@@ -11,6 +11,9 @@ from burnin.errors import CampaignError
 configfile: "config/config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 try:
     flow = snakefile.Workflow(config, workflow, workflow.basedir)
 except CampaignError as error:

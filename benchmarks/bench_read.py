@@ -2,10 +2,13 @@
 """Compare the readers' speed with `grep -E` on the same files, in the same run (`make bench-read`).
 
 Writes a 1 GB nccl-tests log with NCCL_DEBUG=INFO, a 24-hour `dcgmi dmon` file of 8 GPUs and a 100 MB kernel log into a
-temporary folder, then runs grep and the reader in turns, each as a process of its own, and prints the best of
-`--repeat` tries: wall time, processor time, their ratios, and the reader's peak memory. Targets: nccl at most 2 times
-grep and 200 MB, the others at most 3 times grep. The reader's own time excludes the start of Python, which is printed
-too: for files of some MB it is longer than the whole reading.
+temporary folder, then runs grep and the reader in turns, each as a process of its own, `--repeat` times, and prints
+the median of the ratios of wall time (and the lowest), the best times, and the reader's peak memory. Targets: nccl at
+most 2 times grep and 200 MB, the others at most 3 times grep. The reader's own time excludes the start of Python, which
+is printed too: for files of some MB it is longer than the whole reading.
+
+The target for dcgmi dmon is not met and cannot be: grep finds nothing in that file and only touches every byte once,
+while the reader has to read three million numbers.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -102,10 +106,11 @@ def dmon_rows(seconds: int, step: int) -> Iterator[str]:
     """Yield the blocks of `dcgmi dmon -e 150,155,203,1002 -d <step>` on 8 GPUs."""
     rng = random.Random(2)
     for at in range(0, seconds, step):
-        if at % (step * 20) == 0:
-            yield "#Entity   TMPTR  POWER    GPUTL  SMACT\nID        C      W        %\n"
+        if at % (step * 14) == 0:
+            yield "#Entity   TMPTR  POWER                  GPUTL  SMACT\n"
+            yield "ID        C      W                      %                \n"
         yield "".join(
-            f"GPU {gpu}     {62 + rng.randrange(3)}     {690 + rng.random() * 3:.1f}    100    0.98{rng.randrange(9)}\n"
+            f"GPU {gpu}     {62 + rng.randrange(3):<7d}{690 + rng.random() * 3:<23.3f}{100:<7d}0.98{rng.randrange(9):<6d}\n"
             for gpu in range(8)
         )
 
@@ -164,21 +169,22 @@ def measure(tool: str, path: Path, repeat: int, limit: float, memory: int | None
     for _ in range(repeat):
         wall, cpu, _, _ = run(["grep", "-E", PATTERN, str(path)])
         grep.append((wall, cpu))
-        wall, cpu, _, _ = run(["grep", "-E", SAME_LINES.get(tool, PATTERN), str(path)])
-        same.append((wall, cpu))
         wall, cpu, rss, output = run([sys.executable, "-c", READER, tool, str(path), str(ROOT / "workflow")])
         inner_wall, inner_cpu, *facts = json.loads(output)
         read.append((inner_wall, inner_cpu))
         start, peak = min(start, wall - inner_wall), max(peak, rss)
+        wall, cpu, _, _ = run(["grep", "-E", SAME_LINES.get(tool, PATTERN), str(path)])
+        same.append((wall, cpu))
     (grep_wall, grep_cpu), (same_wall, same_cpu), (read_wall, read_cpu) = (
         tuple(min(v[i] for v in x) for i in (0, 1)) for x in (grep, same, read)
     )
-    ratio = read_wall / grep_wall
+    ratios = sorted(r[0] / g[0] for r, g in zip(read, grep, strict=True))
+    ratio = statistics.median(ratios)
     good = ratio <= limit and (memory is None or peak <= memory)
     print(
         f"{tool:11s} {path.stat().st_size / 1e6:5.0f} MB: reader {read_wall:.3f} s ({read_cpu:.3f} cpu), peak {peak} MB\n"
-        f"    {ratio:5.2f} x grep {PATTERN!r} ({grep_wall:.3f} s, {grep_cpu:.3f} cpu), target {limit:.0f}: "
-        f"{'ok' if good else 'MISSED'}"
+        f"    {ratio:5.2f} x grep {PATTERN!r} in the middle of {repeat} tries, {ratios[0]:.2f} in the best "
+        f"({grep_wall:.3f} s, {grep_cpu:.3f} cpu), target {limit:.0f}: {'ok' if good else 'MISSED'}"
     )
     if tool in SAME_LINES:
         print(f"    {read_wall / same_wall:5.2f} x grep for the lines it reads ({same_wall:.3f} s, {same_cpu:.3f} cpu)")
@@ -190,13 +196,13 @@ def main() -> int:
     """Generate, measure, print; exit 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the nccl log (default 1)")
-    parser.add_argument("--repeat", type=int, default=3, help="tries of each; the best counts (default 3)")
+    parser.add_argument("--repeat", type=int, default=5, help="tries of each; their median counts (default 5)")
     parser.add_argument("--only", choices=("nccl", "dcgmi-dmon", "dmesg"), help="one file only")
     options = parser.parse_args()
     jobs = [
         ("nccl", write_nccl, int(options.gigabytes * (1 << 30)), 2.0, 200),
-        ("dcgmi-dmon", write_dmon, 0, 3.0, None),
-        ("dmesg", write_dmesg, 100_000_000, 3.0, None),
+        ("dcgmi-dmon", write_dmon, 0, 3.0, 200),
+        ("dmesg", write_dmesg, 100_000_000, 3.0, 200),
     ]
     good = True
     with tempfile.TemporaryDirectory(prefix="burnin-bench-") as folder:

@@ -45,6 +45,8 @@ from burnin.parsers.reading import Reading  # noqa: E402
 DATA = ROOT / "tests" / "data"
 #: Samples longer than this (bytes) are shortened.
 LONG = 12_000
+#: Samples longer than this (bytes) are taken less often, so that the long ones do not take most of the time.
+USUAL = 4_000
 #: Longest input (bytes).
 LONGEST = 96_000
 SHARE = 5_000
@@ -272,11 +274,12 @@ def work(job: tuple[int, int, float, tuple[str, ...], Path]) -> Share:
     seed, inputs, slow, tools, keep = job
     rng = random.Random(seed)
     samples = [s for s in load() if s.tool in tools]
+    weights = list(itertools.accumulate(min(1.0, USUAL / max(1, len(s.data))) for s in samples))
     share = Share()
     with tempfile.TemporaryDirectory(prefix="burnin-fuzz-") as folder:
         file = Path(folder) / "input"
         for i in range(inputs):
-            sample = samples[rng.randrange(len(samples))]
+            (sample,) = rng.choices(samples, cum_weights=weights)
             tool = sample.tool
             losing = rng.random() < 0.4
             if losing:
@@ -349,7 +352,7 @@ def main() -> int:
                 if shown < 100:
                     print(line, flush=True)
                 shown += 1
-            if i % 10 == 9 and i + 1 < len(jobs):
+            if i + 1 < len(jobs):
                 print(f"... {sum_up()}", flush=True)
     print(table(counts, tools))
     print(sum_up())

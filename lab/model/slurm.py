@@ -145,7 +145,10 @@ def next_id(lab: Lab) -> int:
 
 def start_ticks(pid: int) -> str | None:
     """When a process started, as the kernel counts: a pid alone may be another process by now."""
-    text = read_text(f"/proc/{pid}/stat")
+    try:
+        text = read_text(f"/proc/{pid}/stat")
+    except ProcessLookupError:  # it ended between the opening and the reading
+        return None
     if text is None:
         return None
     fields = text.rpartition(")")[2].split()

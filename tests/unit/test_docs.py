@@ -90,3 +90,18 @@ def test_the_campaigns_of_the_documents_are_valid(name: str) -> None:
                 assert "hours" in campaign.window(workload, step.name), (
                     f"{step.name} {workload}: iterations are no burn-in"
                 )
+
+
+def test_the_small_campaign_is_valid() -> None:
+    files = [ROOT / "config" / "lab.yaml", ROOT / ".test" / "config.yaml"]
+    campaign = config.from_files(files, ROOT)
+    assert campaign.campaign == "small" and [s.name for s in campaign.ladder.steps()] == ["single", "halves", "full"]
+
+
+def test_every_output_that_is_reported_has_its_caption() -> None:
+    rules = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "workflow" / "rules").glob("*.smk"))
+    named = set(re.findall(r'caption="\.\./report/([a-z_]+\.rst)"', rules))
+    assert named and named | {"workflow.rst"} == {p.name for p in (ROOT / "workflow" / "report").glob("*.rst")}
+    for name in named:
+        for wildcard in re.findall(r"snakemake\.wildcards\.(\w+)", (ROOT / "workflow" / "report" / name).read_text()):
+            assert wildcard in ("step", "heat")

@@ -20,6 +20,7 @@ from burnin import repairs as repairing
 from burnin import storage, validation
 from burnin.config import Config
 from burnin.errors import CampaignError, EvidenceError
+from burnin.judging.figures import figures
 from burnin.judging.heat import judge_heat
 from burnin.judging.run import Context
 from burnin.judging.summary import summarise
@@ -289,6 +290,7 @@ class Campaign:
         gate = judge_heat(plan, results, self._context(step, earlier_heats, invocation))
         gate["drained"] = {}
         gate["exchanged"] = self._exchanged(step, heat, results.values())
+        gate["measured"] = figures(results.values())
         return gate
 
     def _exchanged(self, step: str, heat: int, results: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,6 +69,13 @@ def _campaign(folder: Path) -> Any:
         return Campaign(config.from_file(folder))
     except FileNotFoundError:
         raise CampaignError(f"{folder} is no campaign", "name a folder below results/ that has a config.json") from None
+
+
+def _publish(campaign: Any, more: Sequence[Any] = ()) -> None:
+    """Tell people and monitoring what happened; what goes wrong with that is said and harms nothing."""
+    from burnin.publishing import publish
+
+    publish(campaign, lambda sentence: click.echo(sentence, err=True), more)
 
 
 def _heat(path: Path) -> tuple[Path, str, int]:
@@ -157,6 +166,8 @@ def judge_heat(gate: Path) -> None:
     packed = evidence.gather(
         campaign.config, {**decided, "outcome": {n: decided["outcome"][n] for n in failed}}, environment
     )
+    told = ", ".join(f"{n} {word}" for word, n in sorted(Counter(decided["outcome"].values()).items()))
+    click.echo(f"burnin: gate {step}, heat {heat}: {told}", err=True)
     for node in failed:
         found = next(f for f in decided["findings"] if f["node"] == node and f["scope"] == "node")
         click.echo(f"burnin: {node} failed in {step} ({found['workload']}): {found['reason']}", err=True)
@@ -172,14 +183,16 @@ def judge_heat(gate: Path) -> None:
             f"burnin: the campaign stops: {decided['stopped']['text']}\n  What to do: {decided['stopped']['cure']}",
             err=True,
         )
+    _publish(campaign)
 
 
 @cli.command(hidden=True)
 @click.argument("summary", type=click.Path(path_type=Path))
 def summarise(summary: Path) -> None:
     """Write SUMMARY from all gates."""
-    document = _campaign(summary.parent).write_summary()
-    click.echo(_verdict_text(document), err=True)
+    campaign = _campaign(summary.parent)
+    click.echo(_verdict_text(campaign.write_summary()), err=True)
+    _publish(campaign)
 
 
 @cli.command("why-stopped", hidden=True)
@@ -193,6 +206,18 @@ def why_stopped(folder: Path) -> None:
             f"burnin: the campaign stopped ({stopped['kind']}): {stopped['text']}\n  What to do: {stopped['cure']}",
             err=True,
         )
+    try:
+        campaign = _campaign(folder)
+    except CampaignError:
+        return  # it never began
+    from burnin import announcements
+
+    other = {
+        "kind": "error",
+        "text": "snakemake ended with an error",
+        "cure": "read its last lines, then start the same command",
+    }
+    _publish(campaign, [] if stopped else [announcements.stop(other, os.environ.get("BURNIN_INVOCATION", ""))])
 
 
 def _verdict_text(document: dict[str, Any]) -> str:
@@ -222,20 +247,50 @@ def _verdict_text(document: dict[str, Any]) -> str:
 @cli.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--watch", is_flag=True, help="Show it again every few seconds until Ctrl-C.")
-def status(folder: Path | None, watch: bool) -> None:
+@click.option("--metrics", is_flag=True, help="Write the metrics file of the config, or print it if there is none.")
+def status(folder: Path | None, watch: bool, metrics: bool) -> None:
     """Show where the campaign in FOLDER (default: the newest) stands: steps, runs in progress, what is owed."""
     import time
 
     from burnin.status import render
 
+    campaign = _campaign(folder or _newest())
+    if metrics:
+        from burnin.publishing import metrics_now
+
+        click.echo(metrics_now(campaign), nl=False)
+        return
     while True:
-        text = render(_campaign(folder or _newest()))
+        text = render(campaign)  # the files that did not change are not read again
         if watch:
             click.clear()
         click.echo(text)
         if not watch:
             return
         time.sleep(5)
+
+
+@cli.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--test", "trying", is_flag=True, help="Send a message that says it is a test, and say how it went.")
+def notify(folder: Path | None, trying: bool) -> None:
+    """Tell what has not been told yet of the campaign in FOLDER (default: the newest), through the config's `notify` command.
+
+    The head does this by itself, at each gate and every minute.
+    """
+    from burnin import publishing
+
+    campaign = _campaign(folder or _newest())
+    if not trying:
+        _publish(campaign)
+        return
+    if not (campaign.config.document.get("notify") or {}).get("command"):
+        raise CampaignError(
+            "config key notify.command is empty: nobody is told", "fill it in; docs/operating.md has examples"
+        )
+    if trouble := publishing.test(campaign):
+        raise CampaignError(f"the test was not told: {trouble}", "correct config key notify.command")
+    click.echo("burnin: the test was told: the command ended with status 0")
 
 
 @cli.command()
@@ -317,6 +372,17 @@ def show(folder: Path) -> None:
         raise CampaignError(f"{folder} has no summary yet", "the first gate writes it; see burnin status") from None
     click.echo(_verdict_text(document))
     click.echo(f"  all of it: {folder / 'summary.json'}")
+
+
+@cli.command("dag")
+def fold_dag() -> None:
+    """Fold what `snakemake --dag` prints into one box for all runs of a workload in a heat: snakemake --dag | burnin dag."""
+    from burnin.dag import fold as folded
+
+    try:
+        click.echo(folded(sys.stdin.read()), nl=False)
+    except ValueError as error:
+        raise CampaignError(str(error), "snakemake --profile lab --dag | burnin dag | dot -Tsvg > dag.svg") from None
 
 
 @cli.command()

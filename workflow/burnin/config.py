@@ -136,8 +136,8 @@ class Config:
 
     @cached_property
     def runs_digest(self) -> str:
-        """Return the digest of everything but the criteria: what a run depends on."""
-        return storage.digest({k: v for k, v in self.document.items() if k != "criteria"})
+        """Return the digest of what a run depends on: neither the criteria, nor who is told of it."""
+        return storage.digest({k: v for k, v in self.document.items() if k not in ("criteria", "metrics", "notify")})
 
     @cached_property
     def criteria_digest(self) -> str:

@@ -108,15 +108,19 @@ def _gate(heat: Heat, lost: set[str]) -> dict[str, Any]:
     return gate
 
 
-def window_hours(config: Config, workload: str, step: str, nodes: int) -> tuple[float, str]:
+def window_hours(
+    config: Config, workload: str, step: str, nodes: int, seen: Mapping[str, float] | None = None
+) -> tuple[float, str]:
     """Return how long a run takes, and what had to be assumed for that (empty: nothing).
 
-    A window in iterations takes what its iterations take: from `step_seconds` where the config has it, else as long as
-    `slurm.iteration_minutes` allows.
+    A window in iterations takes what its iterations take: what was `seen` (workload -> hours of an iteration), else from
+    `step_seconds` where the config has it, else as long as `slurm.iteration_minutes` allows.
     """
     window = config.window(workload, step)
     if "hours" in window:
         return float(window["hours"]), ""
+    if seen and workload in seen:
+        return window["iterations"] * seen[workload], ""
     seconds = numbers(config, workload).iteration_seconds_on(nodes)
     if seconds is not None:
         return window["iterations"] * seconds / 3600, ""
@@ -125,8 +129,8 @@ def window_hours(config: Config, workload: str, step: str, nodes: int) -> tuple[
     return window["iterations"] * minutes / 60, told
 
 
-def expected(config: Config, heat: Heat) -> tuple[Expected, list[str]]:
-    """Return what a heat takes, and what had to be assumed."""
+def expected(config: Config, heat: Heat, seen: Mapping[str, float] | None = None) -> tuple[Expected, list[str]]:
+    """Return what a heat takes, and what had to be assumed (`seen`: see `window_hours`)."""
     assumed: list[str] = []
     longest: dict[str, float] = {}
     totals: list[float] = []
@@ -136,7 +140,7 @@ def expected(config: Config, heat: Heat) -> tuple[Expected, list[str]]:
     for group in heat.groups:
         total = 0.0
         for workload in group.workloads:
-            hours, told = window_hours(config, workload, heat.step, len(group.nodes))
+            hours, told = window_hours(config, workload, heat.step, len(group.nodes), seen)
             assumed += [told] if told else []
             longest[workload] = max(longest.get(workload, 0.0), hours)
             total += hours

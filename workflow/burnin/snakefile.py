@@ -7,12 +7,16 @@ the ladder therefore goes on behind the last gate on the assumption that everybo
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import inspect
 import os
 import secrets
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -85,6 +89,23 @@ class Workflow:
         self.campaign.note_reruns(self._forced_runs())
         if doubt := validation.warning(validation.state(self.config)):
             print(f"burnin: {doubt}", file=sys.stderr, flush=True)
+        from burnin import publishing  # a dry run does not need it
+
+        if publishing.wanted(self.config.document):
+            threading.Thread(target=self._look_again, daemon=True).start()
+
+    def _look_again(self) -> None:
+        """Look for hangs and stalls every minute, as long as this head lives; in a process of its own, which may fail."""
+        pause = float((self.config.document.get("notify") or {}).get("look_every_seconds", 60))
+        while True:
+            time.sleep(pause)
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    [sys.executable, "-m", "burnin", "notify", self.dir],
+                    stdin=subprocess.DEVNULL,
+                    timeout=600,
+                    check=False,
+                )
 
     def become_head(self) -> None:
         """Refuse to start beside a living head; remove the lock of a dead one.

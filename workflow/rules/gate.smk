@@ -8,7 +8,12 @@ checkpoint gate:
         results=flow.results_of_heat,
         criteria=flow.criteria_files(),
     output:
-        gate=f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.json",
+        gate=report(
+            f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.json",
+            caption="../report/gate.rst",
+            category="Gates",
+            labels={"step": "{step}", "heat": "{heat}"},
+        ),
     log:
         f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.log",
     conda:

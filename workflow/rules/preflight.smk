@@ -4,7 +4,12 @@
 #   makes  <campaign>/preflight/preflight.json; what cannot work at all stops here
 rule preflight:
     output:
-        preflight=f"{CAMPAIGN}/preflight/preflight.json",
+        preflight=report(
+            f"{CAMPAIGN}/preflight/preflight.json",
+            caption="../report/preflight.rst",
+            category="Preflight",
+            labels={"campaign": flow.config.campaign},
+        ),
     log:
         f"{CAMPAIGN}/preflight/preflight.log",
     localrule: True

@@ -6,7 +6,12 @@ rule summary:
     input:
         gates=lambda wildcards: flow.gates(),
     output:
-        summary=f"{CAMPAIGN}/summary.json",
+        summary=report(
+            f"{CAMPAIGN}/summary.json",
+            caption="../report/summary.rst",
+            category="Verdict",
+            labels={"campaign": flow.config.campaign},
+        ),
     log:
         f"{CAMPAIGN}/summary.log",
     conda:

@@ -75,7 +75,7 @@ def read_bytes(tool: str, data: bytes, *, strict: bool = False, **options: Any) 
 
 def _read(tool: str, parser: LineParser, source: LineSource, strict: bool) -> Reading:
     prefilter = getattr(parser, "candidates", None)
-    at = 0
+    at = fed = 0
     trouble: list[str] = []
     try:
         if (scan := getattr(parser, "scan", None)) is not None:
@@ -84,8 +84,11 @@ def _read(tool: str, parser: LineParser, source: LineSource, strict: bool) -> Re
             for number, line in (
                 source if prefilter is None else source.candidates(prefilter, getattr(parser, "watch", lambda: True))
             ):
+                fed += number != at
                 at = number
                 parser.feed(number, line)
+            if hasattr(parser, "skipped"):
+                parser.skipped = source.lines - fed
         if source.last_unterminated is not None and hasattr(parser, "unterminated"):
             parser.unterminated(source.last_unterminated)
     except OSError as error:

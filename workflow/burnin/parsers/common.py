@@ -47,9 +47,10 @@ class LineParser(Protocol):
     """What every tool module's `Parser` offers.
 
     Optional attributes that `read_file` honours: `line_limit` (bytes, for one-line JSON documents), `candidates`
-    (a compiled pattern: only such lines of a file are fed), `scan(source)` (the parser reads the `LineSource` itself, where
-    feeding line by line would be too slow), `unterminated(number)` (called before `finish` when the last
-    line of the file has no newline, so that an end mark cut in its middle is not taken for an end).
+    (a `Prefilter`: only such lines of a big file are fed), `skipped` (set to the number of lines not fed), `scan(source)`
+    (the parser reads the `LineSource` itself, where feeding line by line would be too slow), `unterminated(number)`
+    (called before `finish` when the last line of the file has no newline, so that an end mark cut in its middle is not
+    taken for an end).
     """
 
     tool: ClassVar[str]
@@ -284,21 +285,26 @@ def clean(text: str) -> str:
 class Prefilter:
     """Which lines of a large file are worth decoding; everything else is only counted.
 
-    With `boring`, a line that contains it is left out unless it also contains one of `keep`; a block in which every
-    line is boring and the first word of `keep` is absent is skipped after a count and a search. With `needles`, only
-    lines with one of these words come. The first and the last block of a file always come in full. Files smaller
-    than `from_size` are never filtered.
+    With `boring`, a line that contains it is left out unless it also contains a word of `keep`, or one of `seek` while
+    such lines are asked for. With `needles`, only lines with one of these words come. The first and the last block of a
+    file always come in full. Files smaller than `from_size` are never filtered.
+
+    `keep` and `seek` are pairs of a rare byte of the word and the word: looking for a byte that is not there costs a tenth
+    of looking for a word. `strange` are bytes of lines that are not boring: where a block has as many boring words as
+    lines, two may be in one line, and only a block without these bytes is believed to have nothing else.
     """
 
     boring: bytes = b""
-    keep: tuple[bytes, ...] = ()
+    keep: tuple[tuple[bytes, bytes], ...] = ()
+    seek: tuple[tuple[bytes, bytes], ...] = ()
+    strange: bytes = b""
     needles: tuple[bytes, ...] = ()
     from_size: int = 4 << 20
 
     def pick(self, block: bytearray, end: int, lines: int, whole: bool, watch: bool) -> Iterable[tuple[int, bytes]]:
         """Return (lines before it in the block, line) of every line worth decoding.
 
-        `lines` is the number of newlines in the block, `whole` asks for all lines, `watch` for those with `keep`.
+        `lines` is the number of newlines in the block, `whole` asks for all lines, `watch` for those with `seek`.
         """
         if whole:
             rows = bytes(block[:end]).split(b"\n")
@@ -307,24 +313,20 @@ class Prefilter:
             return enumerate(rows)
         if not self.boring:
             return self._found(self.needles, block, end)
-        # Every message ends its line, so equal counts mean that no other line is in the block.
-        if block.count(self.boring, 0, end) != lines:
-            return self._not_boring(block, end)
-        if watch and self.keep and block.find(self.keep[0], 0, end) >= 0:
-            return self._found(self.keep, block, end)
-        return ()
+        alone = block.count(self.boring, 0, end) == lines and all(block.find(c, 0, end) < 0 for c in self.strange)
+        pairs = (*self.keep, *self.seek) if watch or not alone else self.keep
+        words = [w for rare, w in pairs if block.find(rare, 0, end) >= 0 and block.find(w, 0, end) >= 0]
+        if not alone:
+            return self._not_boring(words, block, end)
+        return self._found(words, block, end) if words else ()
 
-    def _not_boring(self, block: bytearray, end: int) -> list[tuple[int, bytes]]:
+    def _not_boring(self, words: list[bytes], block: bytearray, end: int) -> list[tuple[int, bytes]]:
         boring = self.boring
         rows = enumerate(bytes(block[:end]).split(b"\n"))
-        picked = [(offset, row) for offset, row in rows if boring not in row and row]
-        if self.keep:
-            picked += [(offset, row) for offset, row in self._found(self.keep, block, end) if boring in row]
-            picked.sort()
-        return picked
+        return [(i, row) for i, row in rows if row and (boring not in row or any(w in row for w in words))]
 
     @staticmethod
-    def _found(words: tuple[bytes, ...], block: bytearray, end: int) -> Iterator[tuple[int, bytes]]:
+    def _found(words: Iterable[bytes], block: bytearray, end: int) -> Iterator[tuple[int, bytes]]:
         starts: dict[int, int] = {}
         for word in words:
             at = block.find(word, 0, end)
@@ -468,7 +470,7 @@ class LineSource:
     def candidates(self, prefilter: Prefilter, watch: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, str]]:
         """Yield only the lines that `prefilter` lets through, with exact line numbers.
 
-        `watch` says before every block whether lines with words of `prefilter.keep` are of interest at all now.
+        `watch` says before every block whether lines with words of `prefilter.seek` are of interest at all now.
 
         Lines that do not pass are never decoded, and whole blocks of them are only counted. Small files, UTF-16 and
         compressed ones are read in full, so `Prefilter` must be a hint: a reader gives the same verdict without it.

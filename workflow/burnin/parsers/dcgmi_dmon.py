@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -259,46 +258,50 @@ class Parser(HostedParser):
         keys = [f"{kinds[g].decode()} {idents[g].decode()}" for g in range(min(period, rows))]
         if any(key not in self.entities for key in keys) or len(set(keys)) != len(keys):
             return False
-        # Values repeat a lot, so each distinct text becomes a number once and is counted.
-        known = self.known
-        columns: list[tuple[str, str, list[bytes], dict[float, int], int]] = []
-        for g, key in enumerate(keys):
-            for c, name in enumerate(self.names):
-                cells = words[g * width + 2 + c :: width * period]
-                counts: dict[float, int] = {}
-                for text, times in Counter(cells).items():
-                    value = known.get(text)
-                    if value is None:
-                        value = number(text.decode())
-                        if value is None or not math.isfinite(value):
-                            return False
-                        if len(known) > MOST_KNOWN:
-                            known.clear()
-                        known[text] = value
-                    counts[value] = counts.get(value, 0) + times
+        columns: list[tuple[str, str, list[float], int]] = []
+        for c, name in enumerate(self.names):
+            values = self._numbers(words[2 + c :: width])
+            if values is None:
+                return False
+            for g, key in enumerate(keys):
+                mine = values[g::period]
                 if name == "XIDER":
                     before = self.entities[key].get(name)
-                    if before is None or not before.n or set(counts) != {before.last}:
+                    if before is None or not before.n or mine.count(before.last or 0.0) != len(mine):
                         return False
-                columns.append((key, name, cells, counts, g))
-        for key, name, cells, counts, g in columns:
+                columns.append((key, name, mine, g))
+        for key, name, mine, g in columns:
             one = self.entities[key].get(name)
             if one is None:
                 one = self.entities[key][name] = _Series()
-            low, high = min(counts), max(counts)
+            low, high = min(mine), max(mine)
             if one.n == 0 or low < one.low:
                 one.low = low
             if one.n == 0 or high > one.high:
                 one.high = high
-                at_row = next(i for i, cell in enumerate(cells) if float(cell) == high)
-                one.high_line = first + self._line_in(block, headers, at_row * period + g)
-            one.n += len(cells)
-            one.total += sum(value * times for value, times in counts.items())
-            one.last = float(cells[-1])
+                one.high_line = first + self._line_in(block, headers, mine.index(high) * period + g)
+            one.n += len(mine)
+            one.total += sum(mine)
+            one.last = mine[-1]
         self.rows += rows
         for raw in left:
             self.feed(first + block.count(b"\n"), raw.decode())
         return True
+
+    def _numbers(self, cells: list[bytes]) -> list[float] | None:
+        """Return the numbers of a column, or None if one cell is none. Values repeat, so each text is read once."""
+        known = self.known
+        try:
+            return list(map(known.__getitem__, cells))
+        except KeyError:
+            if len(known) > MOST_KNOWN:
+                known.clear()
+        for text in set(cells).difference(known):
+            value = number(text.decode())
+            if value is None or not math.isfinite(value):
+                return None
+            known[text] = value
+        return list(map(known.__getitem__, cells))
 
     @staticmethod
     def _line_in(block: bytes, headers: tuple[bytes, ...], row: int) -> int:

@@ -201,10 +201,10 @@ _SXID_FM = re.compile(
 
 _MLX_IB = re.compile(r"mlx5_core ([0-9a-fA-F:.]+)(?::)? (mlx5_\w+): Port: (\d+) Link (DOWN|INIT|ARMED|ACTIVE)")
 _MLX_ETH = re.compile(r"mlx5_core ([0-9a-fA-F:.]+)(?::)? ([\w.@-]+): Link (down|up)\b")
-_MLX_MODULE = re.compile(r"mlx5_core ([0-9a-fA-F:.]+).*?Port module event\[error\]: module (\d+), (.*)")
-_MLX_POWER = re.compile(r"mlx5_core ([0-9a-fA-F:.]+).*?(Detected insufficient power on the PCIe slot.*)")
+_MLX_MODULE = re.compile(r"mlx5_core ([0-9a-fA-F:.]+).{0,200}?Port module event\[error\]: module (\d+), (.*)")
+_MLX_POWER = re.compile(r"mlx5_core ([0-9a-fA-F:.]+).{0,200}?(Detected insufficient power on the PCIe slot.*)")
 _MLX_HEALTH = re.compile(
-    r"mlx5_core ([0-9a-fA-F:.]+).*?(health compromised.*|device's health compromised.*|[Ff]irmware fatal error.*|"
+    r"mlx5_core ([0-9a-fA-F:.]+).{0,200}?(health compromised.*|device's health compromised.*|[Ff]irmware fatal error.*|"
     r"[Hh]igh temperature on sensors.*|Fatal error \d+ detected.*)"
 )
 

@@ -69,6 +69,9 @@ _AVG = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(?P<n>\S+)\s*(?P<v>OK|FAILED)?\
 _ERROR = re.compile(r"#\s*error: (?P<text>.*)")
 _REDUCED = re.compile(r"#?\s*Reducing maxBytes to (?P<n>\d+) due to memory limitation")
 _NETWORK_LINE = re.compile(r"([^\s:]{1,253}):\d+:\d+ \[\d+\] NCCL INFO Using network ([\w./+-]+)\Z")
+#: What an INFO message may be glued to, or say itself, that counts at any time, and what counts only before the rows.
+_GLUED = re.compile(r"WARN|/Socket|Test |\*\*\* |CUDA ")
+_SET_UP = re.compile(r"Using network|No device found")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
 _VALUE = re.compile(r"[-+]?(?:\d|\.\d|nan|inf|NaN|N/A)", re.IGNORECASE)
 _ROW_HEAD = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w*(?:\s|$)")
@@ -286,7 +289,19 @@ class Parser:
 
     tool: ClassVar[str] = "nccl"
     line_limit: ClassVar[int] = 16 << 20  # a JSON document may be one line
-    candidates: ClassVar[Prefilter] = Prefilter(boring=b" NCCL INFO ", keep=(b"Using network", b"No device found"))
+    candidates: ClassVar[Prefilter] = Prefilter(
+        boring=b" NCCL INFO ",
+        keep=(
+            (b"W", b"WARN"),
+            (b"S", b"/Socket"),
+            (b"T", b"Test "),
+            (b"*", b"*** "),
+            (b"D", b"CUDA "),
+            (b"E", b"srun: error: "),  # of a task that "Exited"
+        ),
+        seek=((b"U", b"Using network"), (b"T", b"No device found")),
+        strange=b"#.",  # nccl-tests' own lines begin with the one, and every result has the other
+    )
 
     def __init__(self, expected_ranks: int | None = None, collective: str | None = None) -> None:
         self.expected_ranks = expected_ranks
@@ -304,6 +319,7 @@ class Parser:
         self.tasks: set[int] = set()
         self.unfinished_headers = 0
         self.other_lines = 0
+        self.skipped = 0  # lines of a big file that were not fed: NCCL's messages
         self.mine = 0
         self.damaged = False
         self.json_text: list[str] | None = None
@@ -328,8 +344,13 @@ class Parser:
                 self._feed_json(line)
                 return []
             self.seen_text = bool(stripped)
-        if "NCCL INFO Using network " in line and self._known_network(line):
-            return []
+        if " NCCL INFO " in line and not _GLUED.search(line):
+            # Big files are read without these lines, so they must say nothing here either.
+            if not (self.watch() and _SET_UP.search(line)):
+                self.job.nccl_lines += 1
+                return []
+            if self._known_network(line):
+                return []
         if len(line) > LINE_LIMIT:
             line = line[:LINE_LIMIT]
             self.damaged = True
@@ -928,7 +949,8 @@ class Parser:
                 self.run.avg = None
                 self._problem(f"the last line ({self.cut_at}) has no end: its number may be cut")
         self._check_launch()
-        nccl_only = self.job.nccl_lines > 0 and self.other_lines <= self.job.nccl_lines
+        messages = self.job.nccl_lines + self.skipped
+        nccl_only = messages > 0 and self.other_lines <= messages
         reading = Reading(self.tool, recognised=(bool(self.runs) and self.mine > 0) or nccl_only)
         records = []
         verdicts: list[Verdict] = []
