@@ -486,3 +486,15 @@ def test_only_what_lasts_or_is_new_ends_a_run() -> None:
     fine = probed("mlxlink", mlxlink(ber="5E-12"), "dgx01", "before", device="mlx5_3")
     loose = context(criteria={**context().criteria, "fabric_ber": 1e-11})
     assert must_stop({**run, "signals": fine}, loose) == "" and must_stop({**run, "signals": fine}, context())
+
+
+def test_a_gpu_that_the_listing_lacks_is_its_nodes_unless_most_nodes_lack_it() -> None:
+    few = SMI.format(slow="Not Active", remap="No", rows=0)
+    groups = [(f"dgx{i:02d}",) for i in range(4)]
+    gate = gate_of(groups, {"dgx02": probed("nvidia-smi", few, "dgx02", "before")})
+    assert [n for n, o in gate["outcome"].items() if o == "failed"] == ["dgx02"] and not gate["stopped"]
+    found = next(f for f in gate["findings"] if f["fault"] == "missing_gpu")
+    assert found["signal"] == "gpu_count" and found["value"] == 1.0 and "find the GPU" in found["next_action"]
+    gate = gate_of(groups, {g[0]: probed("nvidia-smi", few, g[0], "before") for g in groups})
+    assert "failed" not in gate["outcome"].values()
+    assert gate["stopped"]["kind"] == "missing_gpu" and "gpus_per_node" in gate["stopped"]["cure"]

@@ -156,6 +156,9 @@ def counting(
             found["gpu"] = gpu_of(seen, found["node"], places)
         if found.get("gpu") is None and seen.get("rank") is not None and gpus_per_node:
             found["gpu"] = int(seen["rank"]) % gpus_per_node
+        if kind == "gpu_count" and gpus_per_node and "attached" in (seen.get("detail") or {}):
+            # The head of a listing says how many there are; a list that was only counted may be cut.
+            found["detail"] = {**seen["detail"], "expected": gpus_per_node}
         if kind in FIRST_ONLY and not seen.get("when"):
             if first_taken:
                 continue

@@ -54,7 +54,8 @@ def signals(run: Run, context: Context, places: Places) -> None:
         if seen["kind"] == "link_effective_ber" and (seen.get("value") or 0.0) <= limit:
             continue
         if row.scope == "node" and seen["node"]:
-            run.add(run.of_signature(seen["node"], seen, row, "node", limit))
+            found = run.of_signature(seen["node"], seen, row, "node", limit)
+            run.add({**found, "everywhere": row.everywhere} if row.everywhere else found)
         elif row.scope == "config":
             run.add(run.of_signature(seen["node"], seen, row, "config", limit))
         elif len(run.nodes) == 1:

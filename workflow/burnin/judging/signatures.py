@@ -229,8 +229,9 @@ TABLE: tuple[Signature, ...] = (
         "node",
         7,
         _gpu,
-        "find the GPU that does not show: reseat it, check its power and riser",
+        "find the GPU that does not show: reseat it, check its power and riser, then dcgmi diag -r 3",
         state=True,
+        everywhere="most nodes show fewer GPUs than gpus_per_node says: correct it, or find out what hides them (MIG, driver)",
         when=lambda s: _detail(s, "expected") is not None and (s.get("value") or 0) < _detail(s, "expected"),
     ),
     Signature(
@@ -455,17 +456,6 @@ TABLE: tuple[Signature, ...] = (
     Signature("loss_nan", "nan_loss", "group", 42, _node, NAN, everywhere=NAN_EVERYWHERE, confidence="likely"),
     Signature(
         "loss_jump", "nan_loss", "group", 43, _node, NAN, stops=False, everywhere=NAN_EVERYWHERE, confidence="possible"
-    ),
-    Signature(
-        "accuracy_low",
-        "silent_data_corruption",
-        "group",
-        44,
-        _node,
-        "check data files, precision settings and the log, then dcgmi diag -r 4: a fast run with wrong answers is a broken "
-        "stack or silent errors",
-        everywhere="every node scores low: check data files, SQuAD version and precision settings",
-        confidence="possible",
     ),
     # victims and symptoms: they name no culprit
     Signature(

@@ -14,7 +14,6 @@ KINDS: dict[str, str] = {
     "residual_failed": "HPL residual FAILED (value = residual), NaN included",
     "loss_nan": "training loss is NaN or Inf, or vanished from the record",
     "loss_jump": "training loss jumped (value = new loss)",
-    "accuracy_low": "SQuAD EM or F1 far below the reference",
     "persistent_error": "Megatron rerun machine: unexpected or persistent result on a rank",
     # communication
     "nccl_port_error": "NCCL saw a port error / fatal async event of an HCA",
@@ -50,7 +49,7 @@ KINDS: dict[str, str] = {
     "xid": "NVRM Xid (value = code, bdf)",
     "gpu_lost": "GPU fell off the bus / is lost / device handle unknown",
     "gpu_requires_reset": "nvidia-smi: GPU requires reset, recovery action, ERR!",
-    "gpu_count": "number of GPUs the tool saw (value; detail.expected if the tool says it)",
+    "gpu_count": "number of GPUs the tool saw (value; detail.attached if the tool says it, not a list that was counted)",
     "sxid": "NVSwitch SXid (value = code, detail.fatal)",
     "ecc_uncorrectable": "uncorrectable ECC counter (value, counters are differenced by judging)",
     "ecc_correctable": "correctable ECC counter (value)",
