@@ -19,7 +19,8 @@ what passed before it, and then failed, has not been cleared by that.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
@@ -311,9 +312,30 @@ class _Bench:
         self.roster = frozenset(roster)
         self.topology, self.borrowed = topology, borrowed
         self.used: set[str] = set()
+        self.second: list[
+            tuple[Case, tuple[str, ...], set[str]]
+        ] = []  # halves that are tested too if partners are left
+
+    @contextmanager
+    def partners_of(self, case: Case, others: Sequence[Case], trials: Sequence[Trial]) -> Iterator[None]:
+        """Let those who passed here in a group as large be partners, too, although the step may want larger ones."""
+        kept = set(self.free)
+        for trial in trials:
+            if trial.failed is False and len(trial.nodes) >= case.size:
+                self.free += [n for n in trial.nodes if n not in self.free and n not in self.used]
+        suspected = {n for c in [case, *others] for n in c.suspects}
+        lent = [n for n in self.free if n in suspected or n not in self.roster]
+        self.free = [n for n in self.free if n not in set(lent)]
+        yield
+        self.free = [n for n in [*self.free, *lent] if n in kept]
 
     def count(self, avoid: set[str]) -> int:
         return sum(n not in avoid for n in self.free)
+
+    def in_rank(self, nodes: Sequence[str]) -> list[str]:
+        """Return nodes leaf by leaf, where that is known: what is split then points at one part of the fabric."""
+        paths = self.topology.paths if self.topology is not None and self.topology.known else {}
+        return sorted(nodes, key=lambda n: (paths.get(n, ()), n))
 
     def group(self, members: Sequence[str], size: int, rather_not: set[str], never: set[str]) -> tuple[str, ...]:
         """Return `members` with partners; those of `rather_not` only if there are no others."""
@@ -337,10 +359,12 @@ def propose(
     borrowed: Mapping[str, int] | None = None,
     slack: int = 0,
     repeats: int = REPEATS,
+    keep: int = 0,
 ) -> tuple[list[Test], set[str]]:
     """Return the next tests of all open cases, no node in two of them, and all nodes under suspicion.
 
-    `trusted`: nodes of the roster that passed all workloads of the step, in the order in which they are preferred.
+    `trusted`: nodes of the roster that passed all workloads of the step, in the order in which they are preferred. `keep`:
+    so many of them are wanted elsewhere in this heat; what only saves rounds leaves them.
     """
     gone = {n for t in trials for n in t.nodes} - set(roster)
     tests: list[Test] = []
@@ -363,42 +387,60 @@ def propose(
             if same or bench.used & set(case.suspects):
                 continue
             others = [c for c in ready[number + 1 :] if c.kind == "nodes" and not bench.used & set(c.suspects)]
-            tests += _tests(case, others, mine, bench, slack)
+            with bench.partners_of(case, others, mine):
+                tests += _tests(case, others, mine, bench)
+        # a heat has room for many groups: what is left of the partners saves rounds
+        for case, members, near in [*_rests(found, ready, gone), *bench.second]:
+            if not bench.used & set(members):
+                with bench.partners_of(case, ready, mine):
+                    if bench.count(set()) >= case.size - len(members) + (keep if len(members) < case.size else 0):
+                        tests.append(_test(case, members, bench, near, set(), 1))
+        bench.second.clear()
     return tests, suspected
 
 
-def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _Bench, slack: int) -> list[Test]:
+def _rests(
+    found: Sequence[Case], ready: Sequence[Case], gone: set[str]
+) -> list[tuple[Case, tuple[str, ...], set[str]]]:
+    """Return what is left of groups that failed when one part of them failed again: nobody has tested it since.
+
+    Most of it is healthy, so what is left of several groups is tested together where it fits: that takes fewer partners.
+    """
+    covered = {n for c in ready for n in c.suspects} | gone
+    rests: list[tuple[Case, tuple[str, ...], set[str]]] = []
+    for case in sorted((c for c in found if c.waits and c.kind == "nodes"), key=lambda c: len(c.suspects)):
+        rest = tuple(n for n in case.suspects if n not in covered)
+        covered |= set(rest)
+        if rest and len(rest) < len(case.suspects):
+            rests.append((case, rest, {n for f in case.fails for n in f.nodes}))
+    packed: list[tuple[Case, tuple[str, ...], set[str]]] = []
+    for case, rest, near in sorted(rests, key=lambda r: -len(r[1])):
+        for i, (other, members, around) in enumerate(packed):
+            if other.size == case.size and len(members) + len(rest) <= case.size:
+                packed[i] = (other, (*members, *rest), around | near)
+                break
+        else:
+            packed.append((case, rest, near))
+    return packed
+
+
+def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _Bench) -> list[Test]:
     """Return the next tests of one case."""
-    size = case.size
     near = {n for f in case.fails for n in f.nodes}
-    free = list(bench.free)
-    # who passed here in a group as large is a partner too, although the step may want larger ones
-    for trial in trials:
-        if trial.failed is False and len(trial.nodes) >= size:
-            bench.free += [
-                n for n in trial.nodes if n not in bench.free and n not in bench.used and n not in case.suspects
-            ]
-    suspected = {n for c in [case, *others] for n in c.suspects}
-    bench.free = [n for n in bench.free if n not in suspected and n in bench.roster]
     if case.kind == "vanished":
         fail = case.fails[0]
         if bench.used & set(fail.nodes):
-            made = []
-        else:
-            bench.used |= set(fail.nodes)
-            made = [Test(case.suspects, fail.nodes, fail.suspects, (case.workload,), 0, False)]
-    elif case.kind == "pairs":
-        made = _path_tests(case, near, bench)
-    elif len(case.suspects) == 1:
+            return []
+        bench.used |= set(fail.nodes)
+        return [Test(case.suspects, fail.nodes, fail.suspects, (case.workload,), 0, False)]
+    if case.kind == "pairs":
+        return _path_tests(case, near, bench)
+    if len(case.suspects) == 1:
         shared = set.intersection(*(set(f.nodes) for f in case.fails)) - set(case.suspects)
         never = shared if bench.count(shared) else set()
-        enough = bench.count(never) >= size - 1
-        made = [_test(case, case.suspects, bench, near, never, 0)] if enough or not bench.used else []
-    else:
-        made = _node_tests(case, others, trials, near, bench)
-    kept = set(free)
-    bench.free = [n for n in bench.free if n in kept]
-    return made
+        enough = bench.count(never) >= case.size - 1
+        return [_test(case, case.suspects, bench, near, never, 0)] if enough or not bench.used else []
+    return _node_tests(case, others, trials, near, bench)
 
 
 def _test(case: Case, members: Sequence[str], bench: _Bench, rather_not: set[str], never: set[str], part: int) -> Test:
@@ -414,9 +456,8 @@ def _node_tests(
     middle = (len(suspects) + 1) // 2
     parts = [suspects[:middle], suspects[middle:]]
     free = bench.count(set())
-    if free >= sum(size - len(p) for p in parts):
-        return [_test(case, p, bench, near, set(), i) for i, p in enumerate(parts)]
     if free >= size - middle:
+        bench.second.append((case, parts[1], near))
         return [_test(case, parts[0], bench, near, set(), 0)]
     if bench.used:
         return []  # others have the partners in this heat
@@ -471,29 +512,65 @@ def sides(pairs: Iterable[Pair]) -> list[tuple[list[str], list[str]]]:
     return found
 
 
+def _half(one: Sequence[str], two: Sequence[str]) -> list[str]:
+    """Return the nodes of one half of the pairs between two sides: the larger side is halved."""
+    small, large = sorted((one, two), key=len)
+    return [*small, *large[: (len(large) + 1) // 2]]
+
+
+def _two_groups(parts: Sequence[tuple[list[str], list[str]]]) -> list[list[str]]:
+    """Return groups that hold a quarter of the pairs each (or what is nearest): this round then has three outcomes.
+
+    More cannot be learnt from groups without a common node: 1.5 bits a round.
+    """
+    if len(parts) > 3:
+        return [[*a, *b] for a, b in parts]
+    if len(parts) > 1:
+        return [_half(a, b) for a, b in parts]  # one of them holds the path
+    ((one, two),) = parts
+    if not two:
+        return [one[: (len(one) + 1) // 2], one[(len(one) + 1) // 2 :]]
+    if len(one) == 1 or len(two) == 1:
+        return [_half(one, two)]
+    a, b = (len(one) + 1) // 2, (len(two) + 1) // 2
+    return [[*one[:a], *two[:b]], [*one[a:], *two[b:]]]
+
+
+def _one_group(parts: Sequence[tuple[list[str], list[str]]]) -> list[str]:
+    """Return one group that holds about half of the pairs."""
+    counts = [len(a) * len(b) if b else len(a) * (len(a) - 1) // 2 for a, b in parts]
+    members: list[str] = []
+    held = 0
+    for (one, two), count in sorted(zip(parts, counts, strict=True), key=lambda p: -p[1]):
+        if 2 * (held + count) <= sum(counts):
+            members += [*one, *two]
+            held += count
+    if members:
+        return members
+    ((one, two),) = parts[:1]
+    return _half(one, two) if two else one[: math.ceil(len(one) * math.sqrt(0.5))]
+
+
 def _path_tests(case: Case, near: set[str], bench: _Bench) -> list[Test]:
     """Return tests that halve the pairs of a case."""
-    parts = sides(case.pairs)
-    if len(parts) > 1:
-        wanted = [[*a, *b] for a, b in parts]
-    else:
-        ((one, two),) = parts
-        if not two:
-            wanted = [one[: (len(one) + 1) // 2], one[(len(one) + 1) // 2 :]]
-        elif len(one) == 1 and len(two) == 1:
-            wanted = [[*one, *two]]
-        elif len(one) == 1 or len(two) == 1:
-            single, several = (one, two) if len(one) == 1 else (two, one)
-            wanted = [[*single, *several[: (len(several) + 1) // 2]]]
-        else:
-            a, b = (len(one) + 1) // 2, (len(two) + 1) // 2
-            wanted = [[*one[:a], *two[:b]], [*one[a:], *two[b:]]]
-    wanted = [w for w in wanted if any(set(p) <= set(w) for p in case.pairs)]
-    made: list[Test] = []
+    parts = [(bench.in_rank(one), bench.in_rank(two)) for one, two in sides(case.pairs)]
     ends = set(case.suspects)
     bench.free = [n for n in bench.free if n not in ends]
+    wanted = [w for w in _two_groups(parts) if any(set(p) <= set(w) for p in case.pairs)]
+    idle = [n for n in case.suspects if not any(n in w for w in wanted)]
+    lack = sum(max(0, case.size - len(w)) for w in wanted) - bench.count(set())
+    if len(wanted) > 1 and lack > len(idle):
+        wanted, idle = [_one_group(parts)], []
+    made: list[Test] = []
     for part, members in enumerate(wanted):
-        if (made or bench.used) and bench.count(set()) < case.size - len(members):
+        nodes = list(members)
+        for node in idle if lack > 0 else []:
+            # an end that is not tested now may fill a group in which none of its own paths is
+            if len(nodes) < case.size and not any((min(node, n), max(node, n)) in case.pairs for n in nodes):
+                nodes.append(node)
+        idle = [n for n in idle if n not in nodes]
+        if (made or bench.used) and bench.count(set()) < case.size - len(nodes):
             break
-        made.append(_test(case, members, bench, near, set(), part))
+        test = _test(case, nodes, bench, near, set(), part)
+        made.append(Test(test.of, test.nodes, tuple(members), test.workloads, part, True))
     return made

@@ -288,6 +288,8 @@ def _groups(
             standing.borrowed,
             halves_differ(step.name),
             config.repeats,
+            # who just runs the step beside the tests wants partners, too: its failure is then found in this heat, not later
+            -len(set(owing) - {n for t in known if t.failed for n in t.suspects}) % step.size if step.size else 0,
         )
         least = {"halves": len(roster) // 2}.get(step.name, step.size or len(roster))
         for test in tests:
