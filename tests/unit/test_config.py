@@ -58,6 +58,8 @@ def test_the_shipped_config_is_valid_and_every_key_has_a_comment() -> None:
         ({"workloads": []}, "workloads", "workload names"),
         ({"workloads": ["nccl", "nccl"]}, "workloads", "each once"),
         ({"workloads": ["linpack"]}, "workloads.0", "workload_definitions"),
+        ({"isolation__missed": 0}, "isolation.missed", "more than 0"),
+        ({"isolation__windows": {"squad": {"iterations": 1}}}, "isolation.windows.squad", "one of `workloads`"),
         ({"windows__nccl": {"default": {"hours": 0}}}, "windows.nccl.default.hours", "more than 0"),
         ({"windows__nccl": {"default": {"hours": 1, "iterations": 1}}}, "windows.nccl.default", "either"),
         ({"windows__nccl": {"default": {"hours": 1}, "x64": {"hours": 1}}}, "windows.nccl.x64", "step of this ladder"),
@@ -148,3 +150,14 @@ def test_a_window_is_one_value_whatever_files_say_below_it(tmp_path: Path) -> No
     found = config.whole_windows({}, files, {"windows": {"nccl": {"default": {"iterations": 1}}}})
     assert found["windows"]["nccl"] == {"default": {"iterations": 1}}, "a validation keeps no hours of the burn-in"
     assert config.whole_windows({"windows": 3}, [], {"windows": 3}) == {"windows": 3}
+
+
+def test_how_a_fault_is_looked_for() -> None:
+    usual = config.load(raw(), ROOT)
+    assert usual.ladder.repeats == 3 and not usual.ladder.short
+    assert usual.window("nccl", "x2", isolating=True) == usual.window("nccl", "x2")
+    short = {"shows": 0.2, "missed": 0.1, "windows": {"nccl": {"iterations": 1}}}
+    loaded = config.load(raw(isolation=short), ROOT)
+    assert loaded.ladder.repeats == 11 and loaded.ladder.short == {"nccl"}
+    assert loaded.window("nccl", "x2", isolating=True) == {"iterations": 1} != loaded.window("nccl", "x2")
+    assert loaded.window("hpl", "x2", isolating=True) == loaded.window("hpl", "x2")

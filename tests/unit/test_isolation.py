@@ -4,11 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from burnin.isolation import Conclusion, Trial, conclude, propose, repeats_for, sides
+from burnin.judging.heat import judge_heat
+from burnin.judging.isolating import look_at
+from burnin.ladder import Group, Heat, Isolation
+from burnin.simulate import hang
+from burnin.topology import Place, Topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.world import Campaign, context, ladder, plan_of, result
 
 #: Does a group fail? (nodes, number of the test)
 Truth = Callable[[set[str], int], bool]
@@ -137,3 +146,74 @@ def test_repeats() -> None:
 def test_sides() -> None:
     assert sides([("a", "c"), ("b", "c"), ("x", "y")]) == [(["a", "b"], ["c"]), (["x"], ["y"])]
     assert sides([("a", "b"), ("b", "c"), ("a", "c")]) == [(["a", "b", "c"], [])]
+
+
+@pytest.mark.parametrize("bad", [{"n005", "n027"}, {"n005", "n009", "n040"}, {"n001", "n002", "n070", "n100"}])
+def test_a_heat_tests_many_groups_at_once(bad: set[str]) -> None:
+    """Halving takes five rounds for 32 nodes; what is left of a group is tested beside its guilty half, not after it."""
+    nodes = names(192)
+    groups = [nodes[i : i + 32] for i in range(0, 192, 32)]
+    convicted, end, tests, rounds = isolate(nodes, groups, lambda g, _: bool(bad & g) and len(g) >= 32)
+    assert convicted == bad and not end.given_up
+    assert rounds <= 8 and tests <= 12 * len(bad)
+
+
+def test_what_comes_and_goes_may_be_a_partner_s() -> None:
+    """n1 alone owed the run; its partners had passed before, and one of them may have what was seen once."""
+    trials = [Trial("w", 0, ("n1", "n2", "n3"), ("n1",), True)]
+    passes = [Trial("w", h, ("n1", "n2", "n3"), ("n1",), False) for h in (1, 2, 3)]
+    cleared = [Trial("w", 1, ("n1", "n4", "n5"), ("n1",), False)]
+    end = conclude([*trials, *cleared, *passes], 3)
+    (case,) = end.given_up
+    assert not end.convicted and set(case.suspects) == {"n1", "n2", "n3"}
+
+
+def test_shortened_windows_find_it_and_are_no_pass_of_the_step() -> None:
+    config = replace(ladder(8, ["nccl"]), short=frozenset({"nccl"}))
+
+    def run(step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> dict[str, Any]:
+        found = result(step, heat, workload, group, nodes)
+        return hang(found) if "n003" in nodes and len(nodes) > 3 else found
+
+    done = Campaign(config, run).to_end()
+    assert done.failed == {"n003"} and not done.suspects
+    tested = [(h, g) for h in done.heats for g in h.groups if g.isolation]
+    assert tested and not any(g.isolation and g.isolation.counts for _, g in tested)
+    for heat, group in tested:
+        gate = next(g for g in done.gates if (g["step"], g["heat"]) == (heat.step, heat.heat))
+        assert not any("nccl" in gate["passed"].get(n, []) for n in group.nodes), "shorter than the step wants"
+    whole = [g for h in done.heats if h.step == "x4" for g in h.groups if not g.isolation]
+    assert done.accepted <= {n for g in whole for n in g.nodes}
+
+
+def test_groups_that_look_for_a_fault_accuse_no_configuration() -> None:
+    """Two of three that hang before their first step would be the network settings, if nobody had chosen them for it."""
+    nodes = names(6)
+    pairs = [nodes[0:2], nodes[2:4], nodes[4:6]]
+
+    def gate(isolating: bool) -> dict[str, Any]:
+        groups = [
+            Group(tuple(p), tuple(p), ("nccl",), Isolation(tuple(p), 0, tuple(p)) if isolating else None) for p in pairs
+        ]
+        heat = Heat("x2", 1, tuple(groups))
+        runs = {}
+        for group in groups:
+            found = result("x2", 1, "nccl", group.name, group.nodes)
+            if group.nodes[0] != nodes[4]:
+                hang(found)
+                found["iterations"][0]["facts"] = {"steps": {"count": 0}}
+            runs["nccl", group.name] = found
+        return judge_heat(plan_of(heat), runs, context())
+
+    stopped = gate(False)["stopped"]
+    assert stopped and stopped["kind"] == "nccl_on_sockets"
+    assert gate(True)["stopped"] is None
+
+
+def test_what_to_look_at_between_two_sides() -> None:
+    places = {n: Place(leaf=f"leaf{i // 2}", above=("spine",)) for i, n in enumerate(names(4))}
+    topology = Topology(tuple(places), places, "file")
+    assert "cables and switches between" in look_at(["n000"], ["n001"], None)
+    assert "at leaf0;" in look_at(["n000"], ["n001"], topology)
+    assert "between leaf0 and leaf1: uplinks" in look_at(["n000"], ["n002"], topology)
+    assert "NCCL_IB_HCA" in look_at(["n000"], ["n001", "n002"], topology)

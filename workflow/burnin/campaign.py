@@ -260,7 +260,7 @@ class Campaign:
             "step": step,
             "heat": heat,
             "roster": replay(self.config.ladder, stage.events).roster(self.config.nodes),
-            "groups": {g.name: _group_document(g) for g in wanted.groups},
+            "groups": {g.name: self._group_document(g, step) for g in wanted.groups},
             "windows": {
                 w: self.config.window(w, step) for w in dict.fromkeys(w for g in wanted.groups for w in g.workloads)
             },
@@ -277,6 +277,18 @@ class Campaign:
             gate.unlink()  # it was decided on other groups; its version is kept in history/
         repaired = replay(self.config.ladder, stage.events).repairs
         return [n for g in wanted.groups for n in g.nodes if n in repaired]
+
+    def _group_document(self, group: Group, step: str) -> dict[str, Any]:
+        """Return a group in the form of plan.json; `windows` are those that differ from the step's."""
+        isolation = group.isolation
+        document = {
+            "nodes": list(group.nodes),
+            "owed": list(group.owed),
+            "workloads": list(group.workloads),
+            "isolation": isolation_document(isolation) if isolation else None,
+        }
+        short = [w for w in group.workloads if isolation and w in self.config.short_windows]
+        return document | ({"windows": {w: self.config.window(w, step, True) for w in short}} if short else {})
 
     def make_gate(self, step: str, heat: int, invocation: str) -> dict[str, Any]:
         """Judge a heat and write gate.json. Returns the gate. Draining is the caller's."""
@@ -342,6 +354,7 @@ class Campaign:
             rerun_limit=int(self.config.document["rerun_limit"]),
             earlier=earlier,
             siblings=self._siblings(step),
+            topology=self.config.topology,
             gates=[self.load(self.gate_path(step, h), "gate") for h in earlier_heats],
             invocation=invocation,
         )
@@ -496,14 +509,3 @@ def _group(document: Mapping[str, Any]) -> Group:
         tuple(document["workloads"]),
         isolation_of(isolation) if isolation else None,
     )
-
-
-def _group_document(group: Group) -> dict[str, Any]:
-    """Return a group in the form of plan.json."""
-    isolation = group.isolation
-    return {
-        "nodes": list(group.nodes),
-        "owed": list(group.owed),
-        "workloads": list(group.workloads),
-        "isolation": isolation_document(isolation) if isolation else None,
-    }

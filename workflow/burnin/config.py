@@ -19,6 +19,7 @@ from typing import Any
 
 from burnin import storage
 from burnin.errors import CampaignError, ConfigError
+from burnin.isolation import repeats_for
 from burnin.ladder import LadderConfig, steps
 from burnin.nodes import expand
 from burnin.topology import Topology, from_document
@@ -96,12 +97,19 @@ class Config:
         entry: Mapping[str, Any] = self.document["workload_definitions"][workload]
         return entry
 
-    def window(self, workload: str, step: str) -> dict[str, float]:
+    def window(self, workload: str, step: str, isolating: bool = False) -> dict[str, float]:
         """Return {'hours': h} or {'iterations': n} of a workload in a step. The resume test is one training job."""
         if step in ("resume", "retest"):
             return {"iterations": 1}
+        if isolating and workload in self.short_windows:
+            return dict(self.short_windows[workload])
         entry = self.document["windows"][workload]
         return dict(entry.get(step, entry["default"]))
+
+    @property
+    def short_windows(self) -> Mapping[str, Mapping[str, float]]:
+        """Return the windows of workloads in isolation groups, where they are not those of the step."""
+        return self.document["isolation"]["windows"] or {}
 
     @cached_property
     def ladder(self) -> LadderConfig:
@@ -120,7 +128,9 @@ class Config:
             per_step[step.name] = tuple(names)
         if self.document["retest"]:
             per_step["retest"] = ("diag",)
-        return LadderConfig(tuple(self.nodes), per_step, self.topology)
+        section = self.document["isolation"]
+        repeats = repeats_for(section["shows"], section["missed"])
+        return LadderConfig(tuple(self.nodes), per_step, self.topology, repeats, frozenset(self.short_windows))
 
     @cached_property
     def topology(self) -> Topology | None:
@@ -343,6 +353,14 @@ def _check_sense(config: Config) -> None:
         if workload not in document["windows"]:
             raise ConfigError(
                 f"windows.{workload}", None, "a window for every workload", f"add windows.{workload}.default"
+            )
+    for workload in config.short_windows:
+        if workload not in config.workloads:
+            raise ConfigError(
+                f"isolation.windows.{workload}",
+                config.short_windows[workload],
+                f"one of `workloads` ({', '.join(config.workloads)})",
+                "remove it",
             )
     step_names = {s.name for s in steps(len(nodes))}
     for workload, entry in document["windows"].items():

@@ -200,7 +200,8 @@ def _path_cases(
         found.append(Case("pairs" if pairs else "vanished", fail.workload, [fail], (), frozenset(pairs)))
     for case in found:
         # one pair that failed twice is enough: whoever is in another pair of them is not suspected
-        case.suspects = tuple(sorted({n for p in case.pairs for n in p})) or case.fails[0].suspects
+        # what comes and goes may be anybody's of that group, also of one that only filled it: each has passed since
+        case.suspects = tuple(sorted({n for p in case.pairs for n in p})) or case.fails[0].nodes
         involved = set(case.suspects) | set(case.fails[0].nodes)
         if case.kind == "vanished":
             newer = [f for f in fails if f.heat > case.fails[0].heat and set(f.suspects) & set(case.suspects)]

@@ -58,6 +58,9 @@ class LadderConfig:
     workloads: Mapping[str, tuple[str, ...]]
     topology: Topology | None = None  # of exactly these nodes, in this order
     repeats: int = tracing.REPEATS  # how often a group that failed once must pass before the fault is given up
+    short: frozenset[str] = (
+        frozenset()
+    )  # workloads whose windows are shortened in isolation groups: no pass of the step
 
     def steps(self) -> list[Step]:
         """Return the steps that have something to run."""
@@ -69,7 +72,7 @@ class Isolation:
     """What an isolation group tests: `suspects` out of the set `of` that failed together.
 
     `part`: 0 or 1. `pair`: not the nodes are tested, they passed with others, but the path between them. `counts`: the
-    group is as large as the step wants, so that a pass is one of the step.
+    group is as large as the step wants, and so are its windows: a pass is one of the step.
     """
 
     of: tuple[str, ...]
@@ -293,7 +296,8 @@ def _groups(
         )
         least = {"halves": len(roster) // 2}.get(step.name, step.size or len(roster))
         for test in tests:
-            isolation = Isolation(test.of, test.part, test.suspects, test.pair, len(test.nodes) >= least)
+            counts = len(test.nodes) >= least and not config.short & set(test.workloads)
+            isolation = Isolation(test.of, test.part, test.suspects, test.pair, counts)
             groups.append(Group(test.nodes, test.suspects, test.workloads, isolation))
         if not groups:
             suspected = set()  # nothing can be tested: they run as everybody else

@@ -10,7 +10,7 @@ passed the step before; (e) every campaign ends; (f) verdicts do not depend on t
 (g) what the configuration or the operator did drops nobody.
 
 What the truth is measured by: a fault that comes and goes counts for (a) if it showed in a run with nothing else wrong
-and nobody of that run was held for it; a slow node does not count (with few peers nobody can know), a node convicted for it must be slow.
+and its node was not held for it; a slow node does not count (with few peers nobody can know), a node convicted for it must be slow.
 """
 
 from __future__ import annotations
@@ -473,14 +473,14 @@ def violations(sim: Simulation) -> list[str]:
 
 
 def _unanswered(sim: Simulation, fault: Fault) -> bool:
-    """Tell whether a fault that comes and goes showed, and nobody of that group was held for it."""
+    """Tell whether a fault that comes and goes showed, and none of its nodes was held for it since."""
     if fault.shown is None:
         return False
-    at, group = fault.shown
+    at, _ = fault.shown
     for gate in (e for e in sim.events[at:] if is_gate(e)):
         held = {n for n, o in gate["outcome"].items() if o == "failed"}
         held |= {n for s in gate["suspects"] if s["unresolved"] for n in s["nodes"]}
-        if held & set(group):
+        if held & set(fault.nodes):
             return False
     return True
 

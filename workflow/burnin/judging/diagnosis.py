@@ -166,9 +166,11 @@ def configuration(runs: Sequence[Run], plan: Mapping[str, Any], context: Context
             if plan["step"] != "resume" and not nobodys(fault) and len(touched) * 2 < len(everybody):
                 for run in mine:
                     _narrow(run, fault)
-        _alike_in_trouble(mine)
-        _hang_before_step_one(mine)
-        _alike_dead(mine)
+        # groups that were put together to find a fault show it alike because that is what they are for
+        usual = [r for r in mine if not plan["groups"][r.group]["isolation"]]
+        _alike_in_trouble(usual)
+        _hang_before_step_one(usual)
+        _alike_dead(usual)
 
 
 def _narrow(run: Run, fault: str) -> None:

@@ -245,7 +245,7 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
     hours: dict[str, dict[str, float]] = {}
     withdrawn: dict[str, str] = {}
     stopped: dict[str, str] | None = None
-    isolated = isolating.isolate(plan, runs, _convict)
+    isolated = isolating.isolate(plan, runs, _convict, context.topology)
     for run in runs:
         group = plan["groups"][run.group]
         guilty = run.guilty()
@@ -288,7 +288,9 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
                 if node in run.unread:
                     owes.setdefault(node, {"cause": "inconclusive", "text": f"{run.where}: {run.unread[node]}"})
                 elif group["isolation"] and not group["isolation"].get("counts", True):
-                    owes.setdefault(node, {"cause": "suspect", "text": f"{run.where} is smaller than the step wants"})
+                    owes.setdefault(
+                        node, {"cause": "suspect", "text": f"{run.where} is smaller or shorter than the step wants"}
+                    )
                 else:
                     passed.setdefault(node, []).append(run.workload)
                     hours.setdefault(node, {})[run.workload] = spent

@@ -11,6 +11,7 @@ from burnin.isolation import REPEATS, Case, Trial, conclude, sides
 from burnin.judging.run import Run
 from burnin.ladder import halves_differ
 from burnin.nodes import fold
+from burnin.topology import Topology
 
 
 @dataclass(slots=True)
@@ -22,7 +23,12 @@ class Isolated:
     trials: list[dict[str, Any]] = field(default_factory=list)
 
 
-def isolate(plan: Mapping[str, Any], runs: Sequence[Run], convict: Callable[[Run, str], Mapping[str, Any]]) -> Isolated:
+def isolate(
+    plan: Mapping[str, Any],
+    runs: Sequence[Run],
+    convict: Callable[[Run, str], Mapping[str, Any]],
+    topology: Topology | None = None,
+) -> Isolated:
     """Read the heat's trials; `convict(run, node)` gives the finding on a node that only can have failed a run.
 
     The findings are added to the runs. Who fails alone, or with evidence, is the caller's business.
@@ -57,10 +63,32 @@ def isolate(plan: Mapping[str, Any], runs: Sequence[Run], convict: Callable[[Run
                 "fault": "fabric_slow",
                 "reason": entry["reason"],
                 "evidence": [f.where(plan["step"]) for f in case.fails],
+                "leaves": [_leaves(one, topology), _leaves(two, topology)],
+                "next_action": look_at(one, two, topology),
             }
             for one, two in parts
         ]
     return result
+
+
+def _leaves(nodes: Sequence[str], topology: Topology | None) -> list[str]:
+    """Return the leaf switches of nodes, as far as they are known."""
+    return sorted({leaf for n in nodes if topology is not None and (leaf := topology.place(n).leaf)})
+
+
+def look_at(one: Sequence[str], two: Sequence[str], topology: Topology | None) -> str:
+    """Return what lies between two sides, tier by tier, and how the rail is found: a run uses all of them at once."""
+    left, right = _leaves(one, topology), _leaves(two, topology)
+    if not left or not right:
+        where = "the cables and switches between them"
+    elif left == right and len(left) == 1:
+        where = f"the ports of both sides at {left[0]}"
+    elif not set(left) & set(right):
+        where = f"what lies between {', '.join(left)} and {', '.join(right)}: uplinks and switches above"
+    else:
+        where = f"the ports at {', '.join(sorted(set(left) | set(right)))}, then what lies above"
+    rail = "to find the rail run nccl-tests between both sides once for each port (NCCL_IB_HCA=mlx5_0, then mlx5_1 ...)"
+    return f"look at {where}; {rail}"
 
 
 def _company(case: Case) -> list[str]:

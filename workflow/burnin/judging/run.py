@@ -10,6 +10,7 @@ from typing import Any
 from burnin import xid
 from burnin.judging.performance import Slow
 from burnin.judging.signatures import Signature
+from burnin.topology import Topology
 
 Result = Mapping[str, Any]
 
@@ -44,6 +45,7 @@ class Context:
     xid_table: xid.XidTable | None = None
     invocation: str = ""
     siblings: Sequence[Result] = ()
+    topology: Topology | None = None
 
 
 @dataclass(slots=True)

@@ -129,4 +129,7 @@ def _between(name: str, standing: Standing) -> str:
     ]
     if now and before:
         return f"replace the cable and the transceivers, do not reseat them: it returned after: {history(before[-1]['repairs'])}"
-    return "look at what lies between the parts (cables, switches); the node is not drained and not accepted"
+    action = (
+        now["next_action"] if now and "next_action" in now else "look at what lies between the parts (cables, switches)"
+    )
+    return f"{action}; the node is not drained and not accepted"

@@ -205,9 +205,8 @@ def load_spec(result: Path) -> RunSpec:
         )
     if ref.step != "retest" and ref.workload not in config.document["workload_definitions"]:
         raise ConfigError("workload_definitions", ref.workload, "the workload of a planned run", "put it back")
-    return RunSpec(
-        ref, identity["uid"], config, list(group["nodes"]), dict(plan["windows"][ref.workload]), count_reruns(ref)
-    )
+    window = group.get("windows", {}).get(ref.workload, plan["windows"][ref.workload])
+    return RunSpec(ref, identity["uid"], config, list(group["nodes"]), dict(window), count_reruns(ref))
 
 
 def count_reruns(ref: RunRef) -> int:
