@@ -157,19 +157,39 @@ def kill_orphans(lab: Lab) -> None:
                 continue
 
 
-def test_a_forced_run_is_run_again_the_old_one_is_kept_and_a_failure_stays(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, nodes="dgx[01-02]", workloads=["hpl"])
+def test_forced_runs_are_run_again_the_old_ones_are_kept_and_gates_judged_anew(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, nodes="dgx[01-02]", workloads=["nccl", "hpl"])
     lab.snakemake()
-    target = "single/heat0/hpl/dgx01"
     before = lab.results()
-    lab.snakemake("--forcerun", str(lab.dir / target / "result.json"))
-    after = lab.results()
-    assert after[target]["attempt"] == 1 and after[target]["earlier_attempts"] == 1
-    assert (lab.dir / target / "attempt0" / "result.json").exists()
-    assert {r: d["started"] for r, d in before.items() if r != target} == {
-        r: d["started"] for r, d in after.items() if r != target
-    }
-    assert lab.summary["verdict"] == "accepted"
+
+    def changed(*targets: str) -> None:
+        """Force runs; these and no others are run again, and what they gave before is kept."""
+        nonlocal before
+        done = lab.snakemake("--forcerun", *[str(lab.dir / t / "result.json") for t in targets])
+        assert all(t in done.stderr for t in targets) and "to be run again" in done.stderr
+        after = lab.results()
+        assert {r for r, d in after.items() if d["started"] != before[r]["started"]} == set(targets)
+        assert all(after[t]["earlier_attempts"] == before[t]["earlier_attempts"] + 1 for t in targets)
+        before = after
+
+    # all workloads of both nodes at once: Snakemake alone would run the first ones, judge the heat, and end
+    changed(*[f"single/heat0/{w}/{n}" for w in ("nccl", "hpl") for n in ("dgx01", "dgx02")])
+    assert (lab.dir / "single/heat0/hpl/dgx01/attempt0/result.json").exists()
+    # both halves meet anew
+    changed(*[f"halves/heat0/nccl/{n}" for n in ("dgx01", "dgx02")])
+    assert len(list((lab.dir / "single/heat0/history").glob("gate.*.json"))) == 2
+    assert not (lab.dir / "halves/heat1").exists() and lab.summary["verdict"] == "accepted"
+
+
+def test_a_forced_run_that_failed_a_node_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    faults = [{"kind": "fan_failed", "node": "dgx02", "part": "FAN6"}]
+    lab = Lab(tmp_path, faults, nodes="dgx[01-02]", workloads=["nccl"])
+    lab.snakemake("single")
+    before = {p: p.read_bytes() for p in lab.dir.rglob("*.json")}
+    done = lab.snakemake("--forcerun", "burn_in", check=False)
+    assert done.returncode == 1 and "burnin: dgx02 did not pass in single/heat0/nccl/dgx02" in done.stderr
+    assert "burnin repair" in done.stderr and "Traceback" not in done.stderr
+    assert {p: p.read_bytes() for p in before} == before and not (lab.dir / "reruns.jsonl").exists()
 
 
 def test_changed_criteria_judge_again_and_run_nothing(tmp_path: Path) -> None:

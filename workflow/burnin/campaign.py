@@ -456,12 +456,22 @@ class Campaign:
             raise CampaignError(
                 f"campaign {self.config.campaign} has no finished run {what}", "see its folder for the runs"
             )
-        self.note_reruns(found)
-        for path in found:
+        self.take_away(found)
+        return found
+
+    def take_away(self, results: Sequence[Path]) -> None:
+        """Record that runs are to be run again, and take their results and the gates of their heats away.
+
+        Attempts and history keep all of it. Raises CampaignError, and touches nothing, if one of them failed a node.
+        """
+        self.note_reruns(results)
+        for path in results:
             for name in ("result.json", "first.json"):
                 path.with_name(name).unlink(missing_ok=True)
             (path.parents[2] / "gate.json").unlink(missing_ok=True)
-        return found
+            # two halves meet anew: the marks of their last meeting would let each start without the other
+            for mark in (path.parent.name, f"{path.parent.name}.full"):
+                (path.parents[1] / "barrier" / mark).unlink(missing_ok=True)
 
     def _refuse_rerun_of_a_failure(self, result: Path) -> None:
         """A rerun that passes without a fix proves nothing: a run that failed a node is repaired, not repeated."""

@@ -68,6 +68,7 @@ class Workflow:
         self.dir = str(self.campaign.dir)
         self.steps = [s.name for s in self.config.ladder.steps()]
         self.checkpoints: Any = None
+        self._head = False
         self._asked = False  # whether Slurm was asked who is back
         self._projection: tuple[list[tuple[Heat, bool]], dict[tuple[str, int], int]] | None = None
         self.invocation = os.environ.setdefault("BURNIN_INVOCATION", secrets.token_hex(8))
@@ -84,9 +85,8 @@ class Workflow:
 
     @says_why
     def prepare(self) -> None:
-        """Before anything is executed: one living head at a time, the campaign's files, forced reruns on record."""
+        """Before anything is executed: the campaign's files, what is not proven, and somebody who looks now and then."""
         self.campaign.begin()
-        self.campaign.note_reruns(self._forced_runs())
         if doubt := validation.warning(validation.state(self.config)):
             print(f"burnin: {doubt}", file=sys.stderr, flush=True)
         from burnin import publishing  # a dry run does not need it
@@ -112,9 +112,26 @@ class Workflow:
 
         Called while the jobs are worked out: before that it is not known whether anything will be executed, and
         right after it Snakemake looks at its own lock. A job's own Snakemake (DRMAA) is no head.
+
+        What --forcerun names is taken away here, as burnin rerun does it. Snakemake's own mark is not enough: a forced job
+        hides those behind it, and what comes after it as `ancient` input is not triggered by it. Of three workloads of a group,
+        all forced, it would run the first, judge the heat, run the second, and end.
         """
-        if self.workflow.is_main_process and not self.projecting():
+        if not self.workflow.is_main_process or self._head:
+            return
+        if not self.projecting():
             lock.take(Path(self.dir), Path(".snakemake", "locks"))
+        self._head = True
+        if forced := self._forced_runs():
+            if not self.projecting():
+                self.campaign.take_away(forced)
+            names = [str(p.parent.relative_to(self.campaign.dir)) for p in forced]
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            print(
+                f"burnin: to be run again: {', '.join(names[:10])}{more}; what they gave is kept",
+                file=sys.stderr,
+                flush=True,
+            )
             if not self._asked:
                 self._asked = True
                 for node, state in take_back(self.campaign, self.config.environment(os.environ)).items():
@@ -127,14 +144,18 @@ class Workflow:
     def _forced_runs(self) -> list[Path]:
         """Return the results of the runs that --forcerun names, as files or through their rule."""
         settings = self.workflow.dag_settings
-        names = set(settings.forcerun)
+        names = {str(n) for n in settings.forcerun}
+        if not names and not settings.forceall:
+            return []
         found = []
         for heat, _ in self.campaign.projection():
             for group in heat.groups:
                 for workload in group.workloads:
                     path = self.campaign.result_path(heat.step, heat.heat, workload, group.name)
-                    rule = "resume_second" if heat.step == "resume" else "burn_in"
-                    if (str(path) in names or rule in names or settings.forceall) and path.exists():
+                    resumes = heat.step == "resume"
+                    rules = {"resume_first", "resume_second"} if resumes else {"burn_in"}
+                    wanted = {str(path), *rules, *([str(path.with_name("first.json"))] if resumes else [])}
+                    if (names & wanted or settings.forceall) and path.exists():
                         found.append(path)
         return found
 
