@@ -99,6 +99,7 @@ def test_the_story_of_a_failed_node(folder: Path) -> None:
     ):
         assert words in " ".join(told.split()) or words in told, words
     assert told.index("[xid 79]") < told.index("[cuda_error]"), "the cause stands before its consequence"
+    assert "drain the node" not in told.lower(), "it is drained already"
     assert "\x1b" not in told and max(len(line) for line in told.splitlines()) <= 175
 
 

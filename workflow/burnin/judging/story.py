@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -152,6 +153,11 @@ def _next(action: str) -> list[str]:
     return ["What to do next", *_wrap(action[:1].upper() + action[1:] + ("" if action.endswith(".") else "."), "  ")]
 
 
+def _undrained(action: str, state: str | None) -> str:
+    """Return an action without the word to drain a node that is drained already."""
+    return re.sub(r"\bdrain the node(?:,| and) ", "", action) if state and state.startswith("drained") else action
+
+
 def _when(seconds: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "time unknown"
 
@@ -179,8 +185,10 @@ def _failed(name: str, summary: Mapping[str, Any], mine: Sequence[Gate], sources
     )
     lines += _wrap(_before(name, mine, gate), "  ")
     lines += ["", "What was seen" + (", the cause first" if len(found) > 1 else "")]
+    told: set[str] = set()
     for number, item in enumerate(found[:8], 1):
-        lines += _seen(number, item, sources)
+        lines += _seen(number, item, sources, again=sight(item) in told)
+        told.add(sight(item))
     if len(found) > 8:
         lines.append(f"  ... and {len(found) - 8} more in {lead['step']}/heat{lead['heat']}/gate.json")
     parts = list(dict.fromkeys(f["part"] for f in found))
@@ -195,8 +203,9 @@ def _failed(name: str, summary: Mapping[str, Any], mine: Sequence[Gate], sources
         lines += ["", "What speaks against it"]
         for text in against:
             lines += _wrap(f"- {text}", "  ", "    ")
-    lines += ["", *_next(str(entry["next_action"] or lead["next_action"]))]
-    more = [f["next_action"] for f in found[1:] if f["part"] != lead["part"]]
+    state = gate["drained"].get(name)
+    lines += ["", *_next(_undrained(str(entry["next_action"] or lead["next_action"]), state))]
+    more = [_undrained(f["next_action"], state) for f in found[1:] if f["part"] != lead["part"]]
     for action in dict.fromkeys(more):
         lines += _wrap(f"Also: {action}.", "  ")
     lines += _wrap(
@@ -204,16 +213,16 @@ def _failed(name: str, summary: Mapping[str, Any], mine: Sequence[Gate], sources
         "snakemake command again: the node is retested and catches up.",
         "  ",
     )
-    if state := gate["drained"].get(name):
+    if state:
         lines += _wrap(f"Slurm: {state}.", "  ")
     if others:
         lines += ["", "Its partners", *_wrap(_partners(others, gate), "  ")]
     return lines
 
 
-def _seen(number: int, item: Finding, sources: Sources) -> list[str]:
+def _seen(number: int, item: Finding, sources: Sources, again: bool = False) -> list[str]:
     """Tell one finding with its evidence quoted."""
-    what = sight(item)
+    what = sight(item) + (", as another line says" if again else "")
     measure = ""
     if str(item["signal"]).startswith("xid"):
         measure = f", {item['value']:.0f} times" if (item["value"] or 0) > 1 else ""
@@ -223,7 +232,10 @@ def _seen(number: int, item: Finding, sources: Sources) -> list[str]:
             measure = "" if item["value"] == 1 else f", {item['value']:.0f} times in this run"
     origin = "" if item["limit_origin"] == "zero tolerance" else f" ({item['limit_origin']})"
     lines = _wrap(f"{number}. {what} [{item['signal']}]{measure}{origin}.", "  ", "     ")
-    if not item["zero_tolerance"] or item["signal"].startswith("xid"):
+    repeats = item["reason"].startswith(
+        f"{item['fault']} on {item['part']}: "
+    )  # and then the line that is quoted below
+    if (not item["zero_tolerance"] or item["signal"].startswith("xid")) and not repeats:
         lines += _wrap(item["reason"], "     ")
     for place in item["evidence"][:3]:
         lines.append(f"     {place}")
@@ -255,7 +267,7 @@ def _partners(others: Sequence[str], gate: Gate) -> str:
     by: dict[str, list[str]] = {}
     for node in others:
         by.setdefault(gate["outcome"].get(node, "unknown"), []).append(node)
-    words = {"owes": "not to blame: ran or run again without it", "passed": "passed", "failed": "failed as well"}
+    words = {"owes": "not to blame, ran or will run again without it", "passed": "passed", "failed": "failed as well"}
     return "; ".join(f"{fold(nodes)}: {words.get(outcome, outcome)}" for outcome, nodes in by.items()) + "."
 
 
