@@ -375,6 +375,12 @@ def _preflight(world: World) -> None:
     storage.write_json(folder / "preflight.json", document, "preflight")
 
 
+def processor_time() -> float:
+    """Return the processor time (s) of this process and those that it waited for."""
+    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
 def main() -> None:
     """Build campaigns, make their reports, print time and size."""
     parser = argparse.ArgumentParser()
@@ -388,16 +394,16 @@ def main() -> None:
             folder = build(results, count)
             built = time.monotonic() - begin
             size = sum(p.stat().st_size for p in folder.rglob("result.json"))
-            begin = time.monotonic()
+            begin, busy = time.monotonic(), processor_time()
             facts, paths = write(folder)
-            spent = time.monotonic() - begin
+            spent, busy = time.monotonic() - begin, processor_time() - busy
             memory = (
                 max(resource.getrusage(w).ru_maxrss for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
             )
             sizes = ", ".join(f"{p.name} {p.stat().st_size / 1e6:.2f} MB" for p in paths)
             print(
                 f"{count} nodes: {len(facts.runs)} runs, {size / 1e6:.0f} MB of results (built in {built:.0f} s); report in "
-                f"{spent:.1f} s; {sizes}; {memory:.0f} MiB at most",
+                f"{spent:.1f} s ({busy:.1f} s of processor time); {sizes}; {memory:.0f} MiB at most",
                 flush=True,
             )
         finally:

@@ -82,7 +82,7 @@ def card(view: View, failed: Failed) -> Failure:
     others = [n for n in gate["groups"].get(lead["group"], []) if n != node]
     facts: list[tuple[str, Cell]] = [
         ("Fault", Cell(f"{lead['fault']}, part {lead['part']}")),
-        ("Confidence", Cell(f"{lead.get('confidence', 'likely')}. {story.SURE[lead.get('confidence', 'likely')]}")),
+        ("Confidence", Cell(story.SURE[lead.get("confidence", "likely")])),
         ("Where", Cell(story.run_of(lead), href=_folder(view, story.run_of(lead)))),
         ("When", Cell(_started(view, lead))),
         ("Together with", Cell(words.listed(others, 10) if others else "nobody: it ran alone")),
@@ -104,11 +104,13 @@ def card(view: View, failed: Failed) -> Failure:
         facts.append(("All its files", Cell(bundle, href=bundle)))
     for text in dict.fromkeys(c for f in failed.findings for c in f.get("contradicted_by", [])):
         facts.append(("Speaks against it", Cell(text)))
-    shown = [(finding_text(f), quotations(view, f)) for f in failed.findings[:MOST_FINDINGS]]
-    if len(failed.findings) > MOST_FINDINGS:
-        shown.append(
-            (f"and {len(failed.findings) - MOST_FINDINGS} more in {gate['step']}/heat{gate['heat']}/gate.json", [])
-        )
+    findings: dict[str, list[Quotation]] = {}
+    for found in failed.findings:  # two runs of a heat may have seen the same
+        quotes = quotations(view, found)
+        findings.setdefault(finding_text(found, quotes[0].text if quotes else None), []).extend(quotes)
+    shown = [(text, quotes[:MOST_PLACES]) for text, quotes in list(findings.items())[:MOST_FINDINGS]]
+    if len(findings) > MOST_FINDINGS:
+        shown.append((f"and {len(findings) - MOST_FINDINGS} more in {gate['step']}/heat{gate['heat']}/gate.json", []))
     state, tone = _state(view, failed)
     return Failure(f"{node}: {story.headline(lead)}", tone, state, facts, shown, view.anchor(node, failed.number))
 
@@ -144,22 +146,28 @@ def _folder(view: View, run: str) -> str:
     return f"{run}/" if view.facts.link(f"{run}/result.json:1") else ""
 
 
-def finding_text(found: Mapping[str, Any]) -> str:
-    """Return a finding in words: what was seen, the number, its limit, and where the limit comes from."""
+def finding_text(found: Mapping[str, Any], quoted: str | None) -> str:
+    """Return a finding in words: what was seen, the number, its limit, and where the limit comes from.
+
+    What the finding says beyond the line that is `quoted` follows: a comparison with others, the lines after it.
+    """
     measured = ""
     if found["unit"] == "events" or str(found["signal"]).startswith("xid"):
-        times = int(found["value"] or 1)
-        measured = f"{words.count(times, 'event')}, limit 0"
+        measured = f"{words.count(int(found['value'] or 1), 'event')}, limit 0"
     elif found["value"] is not None and found["limit"] is not None:
         measured = f"{words.value(found['value'], found['unit'])}, limit {words.value(found['limit'], found['unit'])}"
     elif found["value"] is not None:
         measured = words.value(found["value"], found["unit"])
     origin = f"{found['limit_origin']}{', ' + found['limit_date'] if found.get('limit_date') else ''}"
-    # of a signal the reason repeats the line that is quoted; what compares values says more than its number
-    told = str(found["signal"]).startswith(("slow", "xid", "unreadable")) or not found["quote"]
-    reason = f" {words.sentence(found['reason'])}" if told else ""
     seen = f"{story.sight(found)} [{found['signal']}]"
-    return f"{seen}: {measured or 'no number'} ({origin}).{reason}"
+    compared = str(found["signal"]).startswith(("slow", "xid", "unreadable")) or not found["quote"]
+    more = found["reason"] if compared else "" if _same(found["quote"], quoted) else found["quote"]
+    return f"{seen}: {measured or 'no number'} ({origin}).{' ' + words.sentence(more) if more else ''}"
+
+
+def _same(text: str, line: str | None) -> bool:
+    """Tell whether a line says all of a text, whatever its spaces."""
+    return line is not None and " ".join(text.split()) in " ".join(line.split())
 
 
 def quotations(view: View, found: Mapping[str, Any]) -> list[Quotation]:
@@ -248,8 +256,12 @@ def open_questions(view: View) -> Section:
             f"{words.count(total, 'reading')} of {words.count(len(unread), 'node')} could not be taken "
             f"({words.listed(unread)}); what a run lost by that was run again or is listed above.", "note"
         ))  # fmt: skip
-    if not blocks:
-        blocks.append(
-            Text("Nothing is open: no node is excluded, suspect or owed anything, and no evidence is missing.")
-        )
+    none = [
+        what for what, found in (
+            ("suspect", by.get("suspect")), ("withdrawn", by.get("withdrawn")), ("owing a run", unknown),
+            ("with readings that could not be taken", unread),
+        ) if not found
+    ]  # fmt: skip
+    if none:
+        blocks.insert(0, Text(f"No node is {', '.join(none[:-1])}{' or ' if none[1:] else ''}{none[-1]}."))
     return Section("open", "Exclusions and unknowns", blocks)

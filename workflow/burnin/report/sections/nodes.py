@@ -81,11 +81,11 @@ def by_workload(view: View) -> Table:
         sizes = "/".join(str(n) for n in sorted({len(g["nodes"]) for g in groups}))
         states = (Counter(view.cells[n][step, w].state for n in facts.nodes) if w in mine else None for w in workloads)
         rows.append((
-            Cell(step), Cell(f"{len(groups):,} of {sizes}" if groups else "–"), Cell(f"{len(heats)}"),
+            Cell(step), Cell(f"{len(groups):,} × {sizes}" if groups else "–"), Cell(f"{len(heats)}"),
             *(Cell(_told(of) if of else "–") for of in states),
         ))  # fmt: skip
     return Table(
-        ("Step", "Groups of nodes", "Heats", *workloads), rows, "Steps and workloads", frozenset({2}), stack=True
+        ("Step", "Groups × nodes", "Heats", *workloads), rows, "Steps and workloads", frozenset({2}), stack=True
     )
 
 

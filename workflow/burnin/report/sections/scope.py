@@ -231,9 +231,9 @@ def limit(number: Any, unit: str) -> str:
         return ", ".join(map(str, number))
     if isinstance(number, bool) or not isinstance(number, int | float):
         return str(number)
-    return (
-        words.percent(number, 0 if number >= 0.1 else 1) if unit == "fraction" else words.value(float(number), unit, 6)
-    )
+    if unit == "fraction":
+        return words.percent(number, 0 if number >= 0.1 else 1)
+    return words.value(float(number), unit.removesuffix("s") if number == 1 and len(unit) > 3 else unit, 6)
 
 
 def zero_tolerance() -> str:

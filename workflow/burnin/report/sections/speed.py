@@ -105,7 +105,7 @@ def _table(view: View, workload: str) -> Table:
             sizes = sorted({len(r.nodes) for r in runs})
             base = baseline(view, workload, command, sizes[-1])
             rows.append((
-                Cell(step), Cell(command), Cell(f"{len(runs):,} of {'/'.join(map(str, sizes))}"), Cell(words.value(middle)),
+                Cell(step), Cell(command), Cell(f"{len(runs):,} × {'/'.join(map(str, sizes))}"), Cell(words.value(middle)),
                 Cell(words.percent(middle / single) if scaled and middle and single else ""), Cell(words.value(slow)),
                 Cell(words.listed(run.nodes, 3), href=_evidence(view, run, command), tone="bad" if view.is_blamed(run) else ""),
                 Cell(words.value(values[-1][0])), Cell(words.value(bound) if bound else "too few peers"),
@@ -117,7 +117,7 @@ def _table(view: View, workload: str) -> Table:
         i for i in range(10)
         if not (i == 1 and len(definition["commands"]) == 1) and (i != 4 or scaled) and (i != 9 or any(r[9].text != "–" for r in rows))
     ]  # fmt: skip
-    head = ("Step", "Command", "Groups of nodes", f"Median{' per node' if scaled else ''}, {unit}", "Of single", "Slowest", "Its nodes",
+    head = ("Step", "Command", "Groups × nodes", f"Median{' per node' if scaled else ''}, {unit}", "Of single", "Slowest", "Its nodes",
             "Fastest", "Limit from peers", "Baseline")  # fmt: skip
     numeric = frozenset(n for n, i in enumerate(keep) if i in (3, 4, 5, 7, 8))
     note = f"Runs that filled their window; a run counts with its median. {_origin(view, workload)}"
