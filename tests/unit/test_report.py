@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gzip
 import hashlib
 import json
 import re
+import shutil
 import urllib.parse
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from burnin.report import page, sections, svg, table, words
 from burnin.report.collect import collect
 from burnin.report.facts import Facts
 from burnin.report.sections import nodes as matrix
-from burnin.report.sections import records, scope
+from burnin.report.sections import records, scope, speed
 from burnin.report.sections.view import View
 from burnin.report.write import write
 from click.testing import CliRunner
@@ -142,6 +144,25 @@ def test_every_link_leads_to_a_file_and_every_quoted_line_is_there(folder: Path)
         if place is not None and code is not None:
             path, _, line = text_of(place).rpartition(":")
             assert (folder / path).read_text(encoding="utf-8").splitlines()[int(line) - 1].strip() == code.text
+
+
+def test_evidence_that_was_compressed_is_linked_and_quoted_all_the_same(tmp_path: Path, folder: Path) -> None:
+    copied = tmp_path / "copy"
+    shutil.copytree(folder, copied)
+    (plain,) = copied.glob("x4/heat0/nemo/*/attempt0/probe-after/dgx10.txt")
+    with gzip.open(f"{plain}.gz", "wb") as stream:
+        stream.write(plain.read_bytes())
+    plain.unlink()
+    text = page.render(collect(copied))
+    assert f'href="./{plain.relative_to(copied)}.gz"' in text and "NVRM: Xid (PCI:0000:c3:00): 79" in text
+
+
+def test_runs_that_look_for_a_fault_are_no_peers(facts: Facts) -> None:
+    view = View(facts)
+    isolating = [r for r in facts.runs if view.isolates(r)]
+    assert {r.step for r in isolating} == {"x8"}
+    peers = speed.complete(view, "x8", "nccl", "all_reduce")
+    assert peers and not any(view.isolates(r) for r in peers) and {len(r.nodes) for r in peers} == {8}
 
 
 def test_what_comes_from_logs_configs_and_names_is_text(facts: Facts) -> None:

@@ -200,16 +200,19 @@ def open_questions(view: View) -> Section:
     """Return exclusions, unknowns and suspects: whatever is not settled."""
     facts, by = view.facts, view.by_status()
     blocks: list[Block] = []
-    rows = []
+    out: dict[tuple[str, str, str, str], list[str]] = {}
     for status in ("suspect", "withdrawn"):
         for node in by.get(status, []):
             entry = view.entry(node)
-            rows.append((Cell(node), Cell(status, "doubt"), Cell(str(entry["failed_step"] or "–")), Cell(str(entry["reason"])),
-                         Cell(str(entry["next_action"] or ""))))  # fmt: skip
-    if rows:
-        blocks.append(
-            Table(("Node", "Status", "Step", "Why", "Next action"), rows, "Excluded without a proven fault", stack=True)
-        )
+            what = (status, str(entry["failed_step"] or "–"), str(entry["reason"]), str(entry["next_action"] or ""))
+            out.setdefault(what, []).append(node)
+    if out:
+        rows = [
+            (Cell(words.listed(n)), Cell(status, "doubt"), Cell(step), Cell(why), Cell(action))
+            for (status, step, why, action), n in out.items()
+        ]  # fmt: skip
+        head = ("Node", "Status", "Step", "Why", "Next action")
+        blocks.append(Table(head, rows, "Excluded without a proven fault", stack=True))
     for link in facts.summary["links"]:
         sides = " and ".join(words.listed(side, 8) for side in link["between"] if side)
         fixed = "; ".join(repair_text(r) for r in link.get("repairs", []))
@@ -222,8 +225,8 @@ def open_questions(view: View) -> Section:
         for n in facts.nodes for a in view.entry(n).get("away", [])
     ]  # fmt: skip
     if away:
-        head = ("Node", "Step", "Why", "Back in service")
-        blocks.append(Table(head, away[:100], "Taken out of Slurm by somebody else", stack=True))
+        head_away = ("Node", "Step", "Why", "Back in service")
+        blocks.append(Table(head_away, away[:100], "Taken out of Slurm by somebody else", stack=True))
     unknown: dict[tuple[str, str, str], list[str]] = {}
     for node, of in view.cells.items():
         for (step, workload), cell in of.items():

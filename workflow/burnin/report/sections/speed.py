@@ -52,9 +52,9 @@ def sections(view: View) -> Iterator[Section]:
 
 
 def complete(view: View, step: str, workload: str, command: str = "") -> list[RunFacts]:
-    """Return the runs of a step that filled their window and have a value of the command."""
+    """Return the runs of a step that filled their window and have a value of the command; none that look for a fault."""
     runs = view.runs.get((step, workload), [])
-    return [r for r in runs if r.state == "complete" and (not command or command in r.medians)]
+    return [r for r in runs if r.state == "complete" and (not command or command in r.medians) and not view.isolates(r)]
 
 
 def per_node(metric: str, value: float, nodes: int) -> float:
@@ -170,7 +170,7 @@ def _fill(form: str, numbers: Sequence[str]) -> str:
 
 def over_time(view: View, step: str, workload: str, command: str) -> Figure | None:
     """Return a command's values over the time of its runs, one line a group, or the range of many groups."""
-    runs = [r for r in view.runs.get((step, workload), []) if command in r.series]
+    runs = [r for r in view.runs.get((step, workload), []) if command in r.series and not view.isolates(r)]
     if not runs:
         return None
     definition = view.facts.definition(workload)
@@ -349,7 +349,7 @@ def _efficiency(view: View, workload: str, command: str, single: float) -> Figur
     odd: list[tuple[float, float, RunFacts]] = []
     for step in view.facts.steps:
         for run in view.runs.get((step, workload), []):
-            if command in run.medians:
+            if command in run.medians and not view.isolates(run):
                 share = 100 * run.medians[command][0] / len(run.nodes) / single
                 (odd if view.is_blamed(run) else good).append((math.log2(len(run.nodes)), share, run))
     if not good:

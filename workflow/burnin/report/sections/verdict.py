@@ -8,6 +8,9 @@ from burnin.report import words
 from burnin.report.blocks import Block, Cell, Section, Table, Text, Tiles
 from burnin.report.sections.view import View
 
+#: Rows of nodes that are not accepted; the matrix has all.
+MOST_ROWS = 100
+
 
 def section(view: View) -> Section:
     """Return the first section."""
@@ -16,18 +19,29 @@ def section(view: View) -> Section:
     blocks: list[Block] = [Text(headline(view), "lead"), Text(rule(view))]
     blocks += [Text(text, "warn") for text in warnings(view)]
     blocks.append(Tiles(_tiles(view)))
-    out = [n for status in ("failed", "suspect", "withdrawn", "repaired", "running") for n in by.get(status, [])]
     over = facts.summary["verdict"] != "running"
-    out = [n for n in out if over or facts.summary["nodes"][n]["status"] not in ("running",)]
-    if out:
-        blocks.append(Table(
-            ("Node", "Status", "What", "Step", "Next action"),
-            [_row(view, node) for node in out[:100]],
-            "Nodes that are not accepted" + (f": the first 100 of {len(out)}" if len(out) > 100 else ""), stack=True,
-        ))  # fmt: skip
-    for link in (li for li in facts.summary["links"] if li.get("waits", True)):
-        sides = " and ".join(words.listed(side, 8) for side in link["between"] if side)
-        blocks.append(Text(f"Open: a fault between {sides} ({link['fault']}): {link['reason']}", "warn"))
+    shown = ("failed", "suspect", "withdrawn", *(("repaired", "running") if over else ()))
+    rows: dict[tuple[Cell, ...], list[str]] = {}
+    for node in (n for status in shown for n in by.get(status, [])):
+        rows.setdefault(_row(view, node), []).append(node)
+    if rows:
+        told = [
+            (Cell(words.listed(n), href=f"#{view.anchor(n[0])}" if view.entry(n[0])["status"] == "failed" else ""), *row)
+            for row, n in rows.items()
+        ]  # fmt: skip
+        more = f": the first {MOST_ROWS} of {len(told)} rows" if len(told) > MOST_ROWS else ""
+        head = ("Node", "Status", "What", "Step", "Next action")
+        blocks.append(Table(head, told[:MOST_ROWS], f"Nodes that are not accepted{more}", stack=True))
+    waiting = [link for link in facts.summary["links"] if link.get("waits", True)]
+    if waiting:
+        sides = [
+            " and ".join(words.listed(s, 4) for s in link["between"] if s) + f" ({link['fault']})" for link in waiting
+        ]
+        more = f" and {len(sides) - 12} more" if len(sides) > 12 else ""
+        text = (
+            f"Open between nodes: {'; '.join(sides[:12])}{more}. Their evidence stands under Exclusions and unknowns."
+        )
+        blocks.append(Text(text, "warn"))
     return Section("verdict", "Verdict", blocks)
 
 
@@ -132,20 +146,14 @@ def _tiles(view: View) -> list[tuple[str, str, str]]:
 
 
 def _row(view: View, node: str) -> tuple[Cell, ...]:
+    """Return what is to be said of a node that is not accepted; nodes of which the same is said share a row."""
     entry = view.entry(node)
     what = str(entry["reason"] or "")
     if entry["fault"]:
         what = story.headline({"fault": entry["fault"], "part": entry["part"]}) + f" ({entry['fault']})"
-    failed = entry["status"] == "failed"
-    step = (
-        f"{entry['failed_step']}, {entry['failed_workload']}"
-        if entry["failed_workload"]
-        else entry["failed_step"] or ""
-    )
+    step = ", ".join(str(s) for s in (entry["failed_step"], entry["failed_workload"]) if s)
+    # a failed node has a card of its own, and so a row of its own
+    own = node if entry["status"] == "failed" else ""
     return (
-        Cell(node, href=f"#{view.anchor(node)}" if failed else ""),
-        Cell(entry["status"], words.TONES[entry["status"]]),
-        Cell(what),
-        Cell(step),
-        Cell(str(entry["next_action"] or "")),
-    )
+        Cell(entry["status"], words.TONES[entry["status"]]), Cell(what, title=own), Cell(step), Cell(str(entry["next_action"] or "")),
+    )  # fmt: skip

@@ -36,6 +36,12 @@ class View:
         """Return a node's cell of a whole step."""
         return worst(self.cells[node][step, w] for w in self.facts.steps[step])
 
+    def isolates(self, run: RunFacts) -> bool:
+        """Tell whether a run looks for a fault: its group is of another size, or made of suspects, and no peer of others."""
+        plan = self.facts.plans.get((run.step, run.heat))
+        group = plan["groups"].get(run.group) if plan else None
+        return bool(group and group["isolation"])
+
     def is_blamed(self, run: RunFacts) -> bool:
         """Tell whether a gate held something against a run."""
         return (run.step, run.heat, run.workload, run.group) in self.blamed
