@@ -8,7 +8,7 @@ from burnin import snakefile
 from burnin.errors import CampaignError
 
 
-configfile: "config/config.yaml"
+configfile: f"{workflow.basedir}/config/config.yaml"
 
 
 report: "workflow/report/workflow.rst"

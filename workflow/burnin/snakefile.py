@@ -87,6 +87,7 @@ class Workflow:
     def prepare(self) -> None:
         """Before anything is executed: the campaign's files, what is not proven, and somebody who looks now and then."""
         self.campaign.begin()
+        print(f"burnin: campaign {self.config.campaign} in {Path(self.dir).resolve()}", file=sys.stderr, flush=True)
         if doubt := validation.warning(validation.state(self.config)):
             print(f"burnin: {doubt}", file=sys.stderr, flush=True)
         from burnin import publishing  # a dry run does not need it
