@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER := tests/integration/slurm/cluster.sh
 
-.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-probes bench-grouping fuzz slurm-up slurm-down drmaa-up drmaa-down dag
+.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-probes bench-overhead bench-grouping fuzz slurm-up slurm-down drmaa-up drmaa-down dag
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -67,6 +67,10 @@ bench-read: $(READY)
 ## make bench-probes  bytes and seconds of probing 1,024 nodes for a day
 bench-probes: $(READY)
 	$(BIN)/python benchmarks/bench_probes.py
+
+## make bench-overhead  what a run takes beside its workload, on a real Slurm of its own (root, Debian)
+bench-overhead: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/bench_overhead.py
 
 bench-grouping: $(READY)
 	$(BIN)/python benchmarks/bench_grouping.py

@@ -68,7 +68,7 @@ FAN = {"kind": "fan_failed", "node": "dgx01", "part": "FAN6"}
 
 
 def test_a_failed_node_is_packed_with_its_runs_and_a_last_look(tmp_path: Path) -> None:
-    head = {"sel": "env SLURMD_NODENAME={node} ipmitool sel elist"}
+    head = {"sel": "env SLURMD_NODENAME={node} ipmitool sel elist", "pdu": "sh -c 'echo no such outlet; exit 3'"}
     report = {"bug-report": "nvidia-bug-report.sh --output-file {folder}/nvidia-bug-report.log"}
     commands = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["evidence"]["commands"]
     world = World(tmp_path, [FAN], head_commands=head, commands=commands | report)
@@ -91,7 +91,8 @@ def test_a_failed_node_is_packed_with_its_runs_and_a_last_look(tmp_path: Path) -
         assert words in live
     assert b"Fan FAN6" in files["live/head-sel.txt"], "the BMC's event log, asked from the head"
     assert {f["part"] for f in manifest["findings"]} >= {"FAN6"} and str(world.path) in said
-    assert {m["what"] for m in manifest["missing"]} <= {"nccl/dgx01 output"}
+    assert {m["what"] for m in manifest["missing"]} <= {"nccl/dgx01 output", "head-pdu"}
+    assert {"what": "head-pdu", "why": "sh ended with status 3"} in manifest["missing"] and "live/head-pdu.txt" in files
     before = world.path.read_bytes()
     assert world.gather().endswith("(kept)") and world.path.read_bytes() == before
 

@@ -387,7 +387,7 @@ def refusals(config: Config) -> list[Refusal]:
         seen = set()
         for step, nodes in sizes.items():
             window = config.window(workload, step)
-            timed = _timed(base, window, nodes, slurm, limit_s)
+            timed = _timed(base, window, nodes, slurm)
             for refusal in check_plan([timed], nodes, gpus, limit_s):
                 if (refusal.value, refusal.expected) in seen:
                     continue  # the same window in the next step: said once
@@ -414,7 +414,6 @@ def _timed(
     window: Mapping[str, float],
     nodes: Sequence[int],
     slurm: Mapping[str, Any],
-    limit_s: float | None,
 ) -> WorkloadNumbers:
     """Return only the times of a workload in a window."""
     if "hours" in window:
@@ -429,8 +428,8 @@ def _timed(
         max_steps=max_steps,
         window_s=seconds,
         overhead_s=float(slurm["time_margin_minutes"]) * 60,
-        # a limit that is derived from the window and cut at the partition's is too small only if the window is
-        time_limit_s=time_limit_minutes(window, slurm) * 60.0 if slurm["time_limit_minutes"] else limit_s,
+        # a limit that is made from the window is too small only if the window does not fit the partition: said of the window
+        time_limit_s=time_limit_minutes(window, slurm) * 60.0 if slurm["time_limit_minutes"] else None,
     )
 
 

@@ -197,7 +197,9 @@ def campaign(tmp_path: Path, cluster: Cluster) -> Iterator[Callable[..., Campaig
     made: list[Campaign] = []
 
     def make(hold: bool = True, **config: Any) -> Campaign:
-        new = Campaign(tmp_path, cluster, config)
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        new = Campaign(folder, cluster, config)
         if hold:
             new.hold.touch()
         made.append(new)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,55 @@ def test_a_node_dies_in_a_four_node_run(campaign: Make, cluster: Cluster, victim
     casualty = run.casualty()
     assert casualty["state"] == "NODE_FAIL" and casualty["lost"] == [victim]
     assert run.heats() == 2
+    run.assert_nothing_ran_twice()
+
+
+def iterations(run: Campaign, but: str) -> dict[tuple[str, str], list[Any]]:
+    """Return (step, group) -> iterations (number, command, verdict) of all finished runs of groups without a node."""
+    found = {}
+    for path in sorted(run.result.glob("*/heat*/*/*/result.json")):
+        document = json.loads(path.read_text())
+        if but not in document["nodes"]:
+            assert document["state"] == "complete", path
+            done = [[i["iteration"], i["command"], i["verdict"]] for i in document["iterations"]]
+            found[document["step"], ",".join(document["nodes"])] = done
+    return found
+
+
+def test_everything_is_killed_once_in_one_campaign(campaign: Make, cluster: Cluster, tmp_path: Path) -> None:
+    """Head, slurmctld and batch host die during the last run, one after the other; the rest is as if nothing had happened.
+
+    What it is compared with: an undisturbed campaign in which the same node is lost in the same run, for a fan. The machine that
+    is killed fails by design (node_crash), and so does the other; what must be the same is everything else: who fails and
+    where, who is accepted, which groups ran, how many heats it took, and every iteration of every node that was not hit.
+    """
+    hit = "dgx01"  # the first node of its groups: there runs the batch script
+    scenario = tmp_path / "fan.yaml"
+    fault = {"kind": "fan_failed", "node": hit, "part": "FAN6", "step": "full"}
+    scenario.write_text(json.dumps({"nodes": FOUR, "gpus_per_node": 8, "faults": [fault]}))
+    calm = campaign(hold=False, nodes=FOUR, scenario=str(scenario), drain="print")
+    calm.start()
+    expected = calm.finish()
+    run = campaign(nodes=FOUR)
+    run.start()
+    job = run.until_held()
+    time.sleep(7)  # slurmctld has saved the job by then
+    run.kill()
+    cluster("kill-ctld")
+    cluster("start-ctld")
+    run.start()
+    run.until(lambda: f"(Slurm job {job}) is RUNNING: taken up again" in run.log())
+    cluster("power-cut", hit)
+    run.until(lambda: " died: " in run.log())
+    summary = run.finish()
+    assert verdicts(summary) == verdicts(expected) == {**accepted("dgx01", "dgx02", "dgx03", "dgx04"), hit: "failed"}
+    assert summary["verdict"] == expected["verdict"] == "rejected"
+    assert summary["nodes"][hit]["failed_step"] == expected["nodes"][hit]["failed_step"] == "full"
+    assert (summary["nodes"][hit]["fault"], expected["nodes"][hit]["fault"]) == ("node_crash", "fan_failed")
+    heats = [[(h["step"], h["heat"], h["groups"], h["outcome"]) for h in s["heats"]] for s in (summary, expected)]
+    assert heats[0] == heats[1], "the same groups in the same heats, with the same outcome for everybody"
+    assert iterations(run, hit) == iterations(calm, hit) and len(iterations(run, hit)) >= 6
+    assert run.casualty()["state"] == "NODE_FAIL" and run.casualty()["lost"] == [hit]
     run.assert_nothing_ran_twice()
 
 

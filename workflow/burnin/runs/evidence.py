@@ -127,7 +127,7 @@ def _from_head(
     for name, template in section["head_commands"].items():
         log = folder / f"head-{name}.txt"
         patience = min(float(section["timeout_seconds"]), max(1.0, deadline - time.monotonic() - PACKING))
-        trouble = call(configuration.render(template, {"node": node}), log, patience, environment)
+        trouble = call(configuration.render(template, {"node": node}), log, patience, environment, checked=True)
         if trouble or not log.stat().st_size:
             missing.append({"what": f"head-{name}", "why": trouble or "it printed nothing"})
     return missing
