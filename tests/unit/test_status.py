@@ -74,6 +74,17 @@ def test_who_is_out_and_in_which_workload(tmp_path: Path) -> None:
     assert "1 failed: dgx02" in status.text_of(found.config, told, NOW)
 
 
+def test_a_run_that_ended_early_is_told_before_its_gate(tmp_path: Path) -> None:
+    found = live.campaign(tmp_path, "dgx[01-02]", 0)
+    live.run(found, "nccl", "dgx01", 3, 60, NOW)
+    told = status.collect(found)
+    reason = "broken before the run: fan_failed on FAN6\x1b[31m"
+    told.runs.append(status.Progress("single/heat0/nccl/dgx02", "nccl", ("dgx02",), "stopped", reason=reason))
+    text = status.text_of(found.config, told, NOW)
+    assert "1 run of this heat ended early" in text and "single/heat0/nccl/dgx02: stopped, broken before" in text
+    assert "\x1b" not in text
+
+
 def test_of_a_long_journal_only_the_end_is_read(tmp_path: Path) -> None:
     found = live.campaign(tmp_path, "dgx[01-02]", 0)
     path = live.run(found, "nccl", "dgx01", 600, 60, NOW, {"dgx01": {"tools": {"x" * 200: "pass"}}})

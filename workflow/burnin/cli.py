@@ -361,11 +361,12 @@ def _newest() -> Path:
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-def show(folder: Path) -> None:
-    """Print the verdict of the campaign in FOLDER (results/<campaign>)."""
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+def show(folder: Path | None) -> None:
+    """Print the verdict of the campaign in FOLDER (default: the newest)."""
     from burnin import storage
 
+    folder = folder or _newest()
     try:
         document = storage.read_json(folder / "summary.json", "summary")
     except FileNotFoundError:

@@ -70,7 +70,7 @@ def render(
         [
             ({**base, "step": step, "workload": workload, "state": state}, getattr(cell, state))
             for step, workload, cell in cells
-            for state in ("passed", "failed", "running", "owed")
+            for state in ("passed", "failed", "running", "ran", "owed")
         ],
     )  # fmt: skip
     lines += family("burnin_step_heats", "Heats decided.", [({**base, "step": r.step}, r.heats) for r in status.rows])

@@ -64,13 +64,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One workload in one step, in nodes. `to_come`: the ladder is not there yet."""
+    """One workload in one step, in nodes. `ran`: its run is over, the gate is not. `to_come`: the ladder is not there yet."""
 
     passed: int = 0
     failed: int = 0
     owed: int = 0
     running: int = 0
     to_come: int = 0
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,12 @@ def table(
         workload = next((f["workload"] for f in findings if f["node"] == node and f["scope"] == "node"), "")
         failed[step, workload] += 1
     running: dict[str, int] = Counter()
+    ran: dict[str, int] = Counter()
     for run in runs:
         if run.state == "running":
             running[run.workload] += len(run.nodes)
+        elif not run.open:
+            ran[run.workload] += len(run.nodes)
     rows = []
     names = [s.name for s in config.ladder.steps()]
     retests = ["retest"] if counts[True]["retest"] or counts[False]["retest"] else []
@@ -140,13 +144,15 @@ def table(
             passed = sum((step, workload) in standing.passed[n] for n in config.nodes)
             left = sum((step, workload) not in standing.passed[n] for n in owing)
             busy = min(running.get(workload, 0), len(config.nodes)) if step == at else 0
+            over = min(ran.get(workload, 0), max(0, left - busy)) if step == at else 0
             begun = step == at or counts[True][step] > 0
             cells[workload] = Cell(
                 passed,
                 failed.get((step, workload), 0),
-                max(0, left - busy) if begun else 0,
+                max(0, left - busy - over) if begun else 0,
                 busy,
                 0 if begun else left,
+                over,
             )
         rows.append(Row(step, counts[True][step], counts[False][step], cells))
     return rows
@@ -354,8 +360,9 @@ def _waits(heat: Heat, runs: Sequence[Progress]) -> str:
         "waiting": "behind another workload of their nodes",
     }
     told = ", ".join(f"{states[s]} {words[s]}" for s in words if states[s])
-    last = min(left, key=lambda r: r.done)
-    name = f"; the one furthest behind is {last.run_id} at {last.done:.0%}" if len(left) > 1 else ""
+    running = [r for r in left if r.state == "running"]
+    last = min(running, key=lambda r: r.done) if len(running) > 1 else None
+    name = f"; furthest behind is {last.run_id} at {last.done:.0%}" if last else ""
     return f"waits for {len(left)} of {len(runs)} runs of {where}: {told}{name}"
 
 
@@ -367,7 +374,7 @@ def _cell(cell: Cell) -> str:
     words = [
         f"{n} {w}"
         for n, w in (
-            (cell.passed, "passed"), (cell.failed, "failed"), (cell.running, "running"), (cell.owed, "owed"),
+            (cell.passed, "passed"), (cell.failed, "failed"), (cell.running, "running"), (cell.ran, "ran"), (cell.owed, "owed"),
         )
         if n
     ]  # fmt: skip
@@ -417,10 +424,19 @@ def text_of(config: Config, status: Status, now: float) -> str:
     for line in (heads, *cells):
         lines.append("  ".join(f"{text:{width}}" for text, width in zip(line, widths, strict=True)).rstrip())
     lines.insert(len(lines) - len(cells) - 1, "")
+    early = [r for r in status.runs if not r.open and r.state != "complete"]
+    if early:
+        lines += [
+            "",
+            f"{len(early)} run{'s' if len(early) > 1 else ''} of this heat ended early; the gate will say whose fault it is:",
+        ]
+        lines += [f"  {r.run_id}: {r.state}, {r.reason[:160]}" for r in early[:10]]
+        lines += [f"  ... and {len(early) - 10} more"] if len(early) > 10 else []
     shown = [r for r in status.runs if r.state == "running"] or [r for r in status.runs if r.state == "queued"][:5]
     if shown:
         lines += ["", *_runs(config, shown, status.runs, now)]
-    return "\n".join(lines)
+    # reasons quote logs: nothing of them may steer the terminal
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
 
 
 def _runs(config: Config, shown: Sequence[Progress], runs: Sequence[Progress], now: float) -> list[str]:

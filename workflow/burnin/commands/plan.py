@@ -138,18 +138,20 @@ def render(
     lines = [
         f"{told.nodes} nodes ({config.document['nodes']}), {told.nodes * gpus} GPUs: {_ladder(config)}",
         "",
-        f"{'step':9} {'jobs at once':34}" + "".join(f"{w:>8}" for w in names) + f"{'hours':>8}{'node-hours':>12}  ends",
+        f"{'step':9} {'jobs at once':32}"
+        + "".join(f"{w:>10}" for w in names)
+        + f"{'hours':>10}{'node-hours':>12}  ends",
     ]
     ends = begin
     for row in told.heats:
         ends += timedelta(hours=row.total_hours)
         step = row.step if row.heat == 0 else f"{row.step} +{row.heat}"
-        cells = "".join(f"{_hours(row.hours[w]) if w in row.hours else '-':>8}" for w in names)
+        cells = "".join(f"{_hours(row.hours[w]) if w in row.hours else '-':>10}" for w in names)
         lines.append(
-            f"{step:9} {_groups(row):34}{cells}{_hours(row.total_hours):>8}{row.node_hours:>12,.0f}  {_when(ends)}"
+            f"{step:9} {_groups(row):32}{cells}{_hours(row.total_hours):>10}{row.node_hours:>12,.0f}  {_when(ends)}"
         )
     lines += [
-        f"{'total':9} {'':34}" + " " * 8 * len(names) + f"{_hours(told.hours):>8}{told.node_hours:>12,.0f}",
+        f"{'total':9} {'':32}" + " " * 10 * len(names) + f"{_hours(told.hours):>10}{told.node_hours:>12,.0f}",
         "",
         f"starts {_when(begin)}, ends {_when(ends)}: {_days(told.hours)}, {told.node_hours * gpus:,.0f} GPU-hours",
         f"disk   {_disk(config, told)}",
