@@ -77,6 +77,8 @@ OWN = {
     "preflight.dry_runs.WORKLOAD": "A command line.",
     "preflight.files.path": "The file.",
     "preflight.files.contains": "A text that must be in it, or null.",
+    "workload_definitions.WORKLOAD.files.path": "The file.",
+    "workload_definitions.WORKLOAD.files.contains": "A text that must be in it, or null.",
     "preflight.containers.image": "What `enroot import` takes.",
     "preflight.containers.file": "The image file on shared storage.",
     "environment.VARIABLE": "Its value.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mlxlink, ibdiagnet and ibdev2netdev in full."""
+"""mlxlink, ibdiagnet, ibdev2netdev and ofed_info in full."""
 
 from __future__ import annotations
 
@@ -170,6 +170,13 @@ def tool_ibdev2netdev(lab: Lab, _argv: list[str]) -> int:
     """ibdev2netdev."""
     node = own(lab)
     out("\n".join(f"mlx5_{h} port 1 ==> ib{h} (Up)" for h in range(node.gpus)))
+    return 0
+
+
+def tool_ofed_info(lab: Lab, argv: list[str]) -> int:
+    """ofed_info -s."""
+    own(lab)
+    out("MLNX_OFED_LINUX-23.10-1.1.9.0:" if argv == ["-s"] else "MLNX_OFED_LINUX-23.10-1.1.9.0 (OFED-23.10-1.1.9):")
     return 0
 
 

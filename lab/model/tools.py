@@ -8,7 +8,14 @@ import time
 
 from model.base import LabError, err, expand_hosts, out, write_all
 from model.common_tools import emit, own, silenced
-from model.fabric_tools import tool_ibdev2netdev, tool_ibdiagnet, tool_ibqueryerrors, tool_ibstat, tool_mlxlink
+from model.fabric_tools import (
+    tool_ibdev2netdev,
+    tool_ibdiagnet,
+    tool_ibqueryerrors,
+    tool_ibstat,
+    tool_mlxlink,
+    tool_ofed_info,
+)
 from model.gpu_tools import tool_dcgmi, tool_dmesg, tool_nvidia_smi
 from model.kinds import KINDS, part_class, parts_text
 from model.render import (
@@ -56,15 +63,20 @@ def sel(node: Node) -> list[str]:
 
 
 def tool_ipmitool(lab: Lab, argv: list[str]) -> int:
-    """ipmitool sdr [list|elist|type X], sensor, sel list|elist|info, mc info."""
-    words, i = [], 0
+    """ipmitool sdr [list|elist|type X], sensor, sel list|elist|info, mc info; -H NODE-bmc asks a node's BMC from anywhere."""
+    words, i, host = [], 0, ""
     while i < len(argv):
         if argv[i] in ("-I", "-H", "-U", "-P", "-E", "-L", "-f", "-N", "-R"):
+            if argv[i] == "-H" and i + 1 < len(argv):
+                host = argv[i + 1].removesuffix("-bmc")
             i += 1 if argv[i] == "-E" else 2
             continue
         words.append(argv[i])
         i += 1
-    node = own(lab)
+    if host and host not in lab.nodes:
+        err(f"Address lookup for {host} failed\nError: Unable to establish IPMI v2 / RMCP+ session")
+        return 1
+    node = Node(lab, host) if host else own(lab)
     if silenced(node, "ipmitool"):
         err("Could not open device at /dev/ipmi0 or /dev/ipmi/0 or /dev/ipmidev/0: No such file or directory")
         return 1
@@ -294,6 +306,7 @@ TOOLS = {
     "ibdiagnet": tool_ibdiagnet,
     "ibdev2netdev": tool_ibdev2netdev,
     "ibstat": tool_ibstat,
+    "ofed_info": tool_ofed_info,
     "ibqueryerrors": tool_ibqueryerrors,
     "ipmitool": tool_ipmitool,
     "pdsh": tool_pdsh,

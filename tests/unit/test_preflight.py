@@ -100,7 +100,7 @@ def test_a_node_with_another_driver_is_a_finding(tmp_path: Path) -> None:
     assert said == {("dgx05", "stack")} and "driver is 535" in document["findings"][0]["reason"]
     place, line = document["findings"][0]["evidence"][0].rsplit(":", 1)
     assert "nvidia-smi" in (world.campaign.dir / place).read_text().splitlines()[int(line) - 1]
-    assert {"driver", "cuda", "gpu vbios", "mlx5_7 firmware", "kernel", "bmc"} <= set(document["stack"])
+    assert {"driver", "cuda", "gpu vbios", "mlx5_7 firmware", "kernel", "ofed", "bmc"} <= set(document["stack"])
     assert all(len(set(n["serials"].values())) == 8 for n in document["nodes"].values())
     assert document["fabric"]["cas"] == 65 and document["fabric"]["counters_cleared"]
     assert world.campaign.write_summary()["preflight"]["findings"] == document["findings"]
@@ -192,3 +192,22 @@ def test_a_recipe_that_resolves_to_other_numbers_is_refused_and_both_are_named(t
     for word in ("training.global_batch_size' is 128", "expected 512", "for 8 nodes", "dryrun-nemo.log"):
         assert word in str(caught.value), word
     assert not world.target.exists()
+
+
+def test_files_of_a_workload_are_looked_at_only_where_it_runs(tmp_path: Path) -> None:
+    world = World(tmp_path, fabric=None, commands={"kernel": "uname -r"}, run=True)
+    assert world.run()["files"] == [], "squad is defined and does not run"
+    (tmp_path / "other").mkdir()
+    world = World(tmp_path / "other", fabric=None, commands={"kernel": "uname -r"})
+    document = world.campaign.config.document
+    document["workloads"].append("squad")  # type: ignore[attr-defined]
+    document["windows"]["squad"] = {"default": {"iterations": 1}}  # type: ignore[index]
+    world.campaign.begin()
+    with pytest.raises(CampaignError, match=r"/data/squad/v1.1/train-v1.1.json cannot be read"):
+        world.run()
+    dev = tmp_path / "dev-v2.0.json"
+    dev.write_text('{"version": "v2.0", "data": []}')
+    document["workload_definitions"]["squad"]["files"] = [{"path": str(dev), "contains": '"1.1"'}]
+    world.campaign.begin()
+    with pytest.raises(CampaignError, match="another version"):
+        world.run()

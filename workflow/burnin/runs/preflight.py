@@ -41,7 +41,7 @@ def run(target: Path) -> dict[str, Any]:
         "campaign": config.campaign,
         "time": time.time(),
         "storage": [_try_storage(p, float(section["room_gib"])) for p in _folders(config)],
-        "files": [_try_file(f["path"], f["contains"]) for f in section["files"]],
+        "files": [_try_file(f["path"], f["contains"]) for f in _files(config)],
         "containers": [_stage(c, float(section["timeout_seconds"]), environment) for c in section["containers"]],
         "fabric": None,
     }
@@ -107,6 +107,12 @@ def _try_storage(folder: Path, room_gib: float) -> dict[str, Any]:
     return {"folder": str(folder), "free_gib": round(free, 1)}
 
 
+def _files(config: Config) -> list[Mapping[str, Any]]:
+    """Return the files that must be there: the campaign's, and those of the workloads that run."""
+    of_workloads = [f for w in config.workloads for f in config.definition(w).get("files", [])]
+    return [*config.document["preflight"]["files"], *of_workloads]
+
+
 def _try_file(path: str, contains: str | None) -> dict[str, Any]:
     """Return a file's size; a text that must be in it is looked for at its beginning and end."""
     try:
@@ -117,7 +123,8 @@ def _try_file(path: str, contains: str | None) -> dict[str, Any]:
             text += stream.read()
     except OSError as error:
         raise CampaignError(
-            f"{path} cannot be read ({error.strerror})", "put the file there, see preflight.files"
+            f"{path} cannot be read ({error.strerror})",
+            "put the file there, or correct `files` (of preflight, or of the workload)",
         ) from None
     if contains is not None and contains.encode() not in text:
         raise CampaignError(f"{path} does not contain {contains!r}", "it is another version: put the right file there")

@@ -98,7 +98,7 @@ class RunSpec:
 
     def identity(self) -> dict[str, Any]:
         """Return what makes two starts the same run: with any difference the journal is not continued."""
-        definition = {k: v for k, v in self.definition.items() if k not in ("steps", "like_for_like")}
+        definition = {k: v for k, v in self.definition.items() if k not in ("steps", "like_for_like", "files")}
         return {
             "uid": self.uid,
             "run": self.run_id,
