@@ -308,8 +308,8 @@ def _show(world: World, result: dict[str, Any], fault: Fault) -> None:
             {"kind": "fan_failed", "line": LINES["fan"][0], "text": LINES["fan"][1], "device": "FAN6_F", "value": 0.0, "unit": "RPM"},
             {"kind": "throttle", "line": LINES["hot"][0], "text": LINES["hot"][1], "gpu": 5, "bdf": BDF[5],
              "detail": {"reason": "hw thermal slowdown"}},
-            {"kind": "gpu_temperature", "line": LINES["hot"][0], "text": "GPU Current Temp : 88 C", "gpu": 5, "bdf": BDF[5], "value": 88.0,
-             "unit": "C", "detail": {"t_limit": -3.0, "t_limit_slowdown": -2.0}},
+            {"kind": "gpu_temperature", "line": LINES["hot"][0] + 58, "text": "GPU Current Temp : 88 C", "gpu": 5, "bdf": BDF[5],
+             "value": 88.0, "unit": "C", "detail": {"t_limit": -3.0, "t_limit_slowdown": -2.0}},
         ]  # fmt: skip
     elif fault.kind == "link":
         signals = [

@@ -371,6 +371,15 @@ def test_durations(seconds: float | None, told: str) -> None:
     assert words.duration(seconds) == told
 
 
+def test_limits_have_their_unit() -> None:
+    told = [
+        scope.limit(n, u)
+        for n, u in ((1, "GB/s"), (1, "nodes"), (2, "nodes"), (0.05, "fraction"), (0.9, "fraction"), (1e-12, "x"))
+    ]
+    assert told == ["1 GB/s", "1 node", "2 nodes", "5.0 %", "90 %", "1e-12 x"]
+    assert scope.limit(["a", "b"], "") == "a, b" and scope.load(26000.4) == "26,000 node-hours"
+
+
 def test_a_list_of_nodes_that_fills_a_page_is_told_by_its_ends() -> None:
     assert words.listed([f"n{i:03d}" for i in range(0, 200, 2)], 4) == "n000 … n198 (100 nodes)"
     assert words.listed(["n1", "n2"]) == "n[1-2]"

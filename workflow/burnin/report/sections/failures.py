@@ -162,7 +162,7 @@ def finding_text(found: Mapping[str, Any], quoted: str | None) -> str:
     seen = f"{story.sight(found)} [{found['signal']}]"
     compared = str(found["signal"]).startswith(("slow", "xid", "unreadable")) or not found["quote"]
     more = found["reason"] if compared else "" if _same(found["quote"], quoted) else found["quote"]
-    return f"{seen}: {measured or 'no number'} ({origin}).{' ' + words.sentence(more) if more else ''}"
+    return f"{seen}: {measured or 'no number'} ({origin}).{' ' + more.strip().removesuffix('.') + '.' if more else ''}"
 
 
 def _same(text: str, line: str | None) -> bool:

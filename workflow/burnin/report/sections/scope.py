@@ -35,7 +35,7 @@ def section(view: View) -> Section:
         ("Topology", Cell("known: groups follow leaves, racks and PDUs" if config["topology"] else "not known to the campaign")),
         ("First run", Cell(words.when(min(starts, default=None)))),
         ("Last run", Cell(words.when(max(ends, default=None)))),
-        ("Load, nodes x time", Cell(", ".join(f"{w} {words.duration(3600 * h)}" for w, h in spent.items()) or "none")),
+        ("Load", Cell(", ".join(f"{w} {load(h)}" for w, h in spent.items()) or "none")),
         ("Probes", Cell(f"{', '.join(config['probes']['commands'])}: before and after every run, and every "
                         f"{config['watch']['probe_every_minutes']:g} minutes while it runs")),
         ("Nodes that fail are", Cell("drained in Slurm" if config["drain"] == "drain" else "named, and not drained")),
@@ -46,6 +46,11 @@ def section(view: View) -> Section:
     else:
         blocks.append(Text("The stack is not known: no preflight was made.", "warn"))
     return Section("scope", "What ran, on what", blocks)
+
+
+def load(node_hours: float) -> str:
+    """Return how long so many nodes were under load, all together."""
+    return f"{node_hours:,.0f} node-hours" if node_hours >= 10 else f"{words.duration(3600 * node_hours)} x node"
 
 
 def _workloads(view: View) -> Table:
@@ -233,7 +238,9 @@ def limit(number: Any, unit: str) -> str:
         return str(number)
     if unit == "fraction":
         return words.percent(number, 0 if number >= 0.1 else 1)
-    return words.value(float(number), unit.removesuffix("s") if number == 1 and len(unit) > 3 else unit, 6)
+    return words.value(
+        float(number), unit.removesuffix("s") if number == 1 and unit.isalpha() and len(unit) > 3 else unit, 6
+    )
 
 
 def zero_tolerance() -> str:
