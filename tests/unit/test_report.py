@@ -371,6 +371,12 @@ def test_durations(seconds: float | None, told: str) -> None:
     assert words.duration(seconds) == told
 
 
+def test_what_was_changed_in_the_config_is_named() -> None:
+    versions = [{"a": 1, "b": {"c": [1], "d": {}}}, {"a": 2, "b": {"c": [1], "e": "x" * 500}}]
+    assert scope.config_changes(versions[:1]) == []
+    assert scope.config_changes(versions) == [("a", "1", "2"), ("b.d", "{}", "–"), ("b.e", "–", "x" * 200 + "…")]
+
+
 def test_limits_have_their_unit() -> None:
     told = [
         scope.limit(n, u)

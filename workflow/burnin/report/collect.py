@@ -123,9 +123,9 @@ def _decisions(found: Facts, folder: Path) -> None:
     for path in [*sorted((folder / "history").glob("config.*.json")), folder / "config.json"]:
         stored = json.loads(path.read_text(encoding="utf-8"))["config"]
         found.criteria_texts.setdefault(storage.digest(stored["criteria"]), stored["criteria"])
-        digest = storage.digest({k: v for k, v in stored.items() if k != "criteria"})
-        if digest not in found.config_digests[-1:]:
-            found.config_digests.append(digest)
+        runs_on = {k: v for k, v in stored.items() if k != "criteria"}
+        if runs_on not in found.config_versions[-1:]:
+            found.config_versions.append(runs_on)
     found.reruns = _records(folder, "reruns.jsonl", found.unreadable)
     frozen = _records(folder, "preflight/frozen.jsonl", found.unreadable)
     found.stack_changes = [r for r in frozen if "anew" in r]

@@ -145,7 +145,7 @@ class Facts:
     preflight: Mapping[str, Any] | None = None
     versions: dict[tuple[str, int], list[Version]] = field(default_factory=dict)
     criteria_texts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # digest -> criteria, oldest first
-    config_digests: list[str] = field(default_factory=list)  # of what runs depend on, oldest first
+    config_versions: list[Mapping[str, Any]] = field(default_factory=list)  # what runs depend on, oldest first
     reruns: list[Mapping[str, Any]] = field(default_factory=list)
     stack_changes: list[Mapping[str, Any]] = field(default_factory=list)  # accepted by an operator (burnin freeze)
     manifest: list[tuple[str, str]] = field(default_factory=list)  # (SHA-256, path below the campaign)

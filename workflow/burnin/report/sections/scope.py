@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,8 @@ from burnin.report.sections.view import View
 
 #: Parts of the stack that are the same thing of several devices, such as `mlx5_0 firmware`.
 FOLDABLE = re.compile(r"[A-Za-z0-9_]+[0-9] [a-z]+")
+#: Changes of the config that are listed.
+MOST_CHANGES = 40
 #: Up to so many nodes the serial numbers of their GPUs are listed.
 MOST_SERIALS = 64
 
@@ -41,11 +43,41 @@ def section(view: View) -> Section:
         ("Nodes that fail are", Cell("drained in Slurm" if config["drain"] == "drain" else "named, and not drained")),
     ]  # fmt: skip
     blocks: list[Block] = [Pairs(pairs), _workloads(view)]
+    if changed := config_changes(facts.config_versions):
+        cells = [(Cell(key), Cell(was), Cell(now)) for key, was, now in changed[:MOST_CHANGES]]
+        more = f", the first {MOST_CHANGES} of {len(changed)}" if len(changed) > MOST_CHANGES else ""
+        blocks.append(
+            Table(("Key", "Was", "Became"), cells, f"Config: what was changed during the campaign{more}", stack=True)
+        )
     if facts.preflight:
         blocks += list(_stack(view, facts.preflight))
     else:
         blocks.append(Text("The stack is not known: no preflight was made.", "warn"))
     return Section("scope", "What ran, on what", blocks)
+
+
+def config_changes(versions: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return (key, value before, value after) of all that was changed from version to version, in order."""
+    out = []
+    for before, after in pairwise([_flat(v) for v in versions]):
+        for key in dict.fromkeys([*before, *after]):
+            if before.get(key) != after.get(key):
+                out.append((key, _short(before.get(key, "–")), _short(after.get(key, "–"))))
+    return out
+
+
+def _flat(value: Any, key: str = "") -> dict[str, Any]:
+    """Return a nested document as dotted key -> value."""
+    if not isinstance(value, Mapping) or not value:
+        return {key: value}
+    return {
+        k: v for name, inner in value.items() for k, v in _flat(inner, f"{key}.{name}" if key else str(name)).items()
+    }
+
+
+def _short(value: Any, most: int = 200) -> str:
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def load(node_hours: float) -> str:

@@ -93,10 +93,10 @@ def warnings(view: View) -> list[str]:
             f"The pass criteria were changed after results existed ({words.count(len(changed) + 1, 'version')}); every gate "
             "was decided again. What changed stands under Criteria."
         )
-    if len(facts.config_digests) > 1:
+    if len(facts.config_versions) > 1:
         out.append(
-            f"The config was changed during the campaign ({len(facts.config_digests)} versions): not all runs were started "
-            "with the same one. All versions are kept in history/ of the campaign's folder."
+            f"The config was changed during the campaign ({len(facts.config_versions)} versions): not all runs were started "
+            "with the same one. What was changed stands under What ran, on what."
         )
     if facts.stack_changes:
         told = words.count(len(facts.stack_changes), "time")
