@@ -84,6 +84,10 @@ def test_any_number_of_healthy_nodes_is_accepted(tmp_path: Path, nodes: str) -> 
     lab.snakemake()
     assert lab.summary["verdict"] == "accepted", lab.summary
     assert set(lab.statuses().values()) == {"accepted"}
+    made = {name: (lab.dir / name).read_text(encoding="utf-8") for name in ("report.html", "summary.csv", "junit.xml")}
+    assert "ACCEPTED" in made["report.html"] and "<failure" not in made["junit.xml"]
+    for node in lab.statuses():
+        assert all(node in text for text in made.values()), node
 
 
 def test_the_dry_run_shows_the_whole_ladder_before_and_in_the_middle(tmp_path: Path) -> None:

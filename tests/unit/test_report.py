@@ -272,6 +272,14 @@ def test_a_campaign_in_progress_has_a_report_too(tmp_path: Path) -> None:
     assert {r.state for r in collect(made).runs} == {"complete"} and len(collect(made).open_runs) == 6
 
 
+def test_a_campaign_that_stopped_says_why_and_what_to_do(facts: Facts) -> None:
+    stop = {"kind": "oom_all_nodes", "text": "out of memory on all nodes.", "cure": "make the batch smaller"}
+    summary = {**facts.summary, "verdict": "running", "stopped": stop, "steps_not_possible": ["x8"]}
+    told = text_of(section(parsed(page.render(dataclasses.replace(facts, summary=summary, preflight=None))), "verdict"))
+    assert "stopped (oom_all_nodes): out of memory on all nodes. What to do: Make the batch smaller." in told
+    assert "Step x8 could not be run" in told and "No preflight was made" in told
+
+
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     made = bench_report.build(tmp_path, 2, faults=[], iterations=FEW)
     whole = made / "single" / "heat0" / "nccl" / "dgx1" / "result.json"

@@ -6,7 +6,13 @@ rule report:
     input:
         summary=f"{CAMPAIGN}/summary.json",
     output:
-        page=f"{CAMPAIGN}/report.html",
+        # it also stands in Snakemake's own report (--report)
+        page=report(
+            f"{CAMPAIGN}/report.html",
+            caption="../report/acceptance.rst",
+            category="Verdict",
+            labels={"campaign": f"{flow.config.campaign}: acceptance report"},
+        ),
         table=f"{CAMPAIGN}/summary.csv",
         junit=f"{CAMPAIGN}/junit.xml",
         hashes=f"{CAMPAIGN}/report.sha256",

@@ -17,6 +17,6 @@ def report(folder: Path | None) -> None:
 
     facts, paths = write(folder or newest(Path("results")))
     for path in paths:
-        click.echo(f"burnin: {path} ({path.stat().st_size / 1e6:.1f} MB)", err=True)
+        click.echo(f"burnin: {path} ({path.stat().st_size / 1e3:,.0f} kB)", err=True)
     for text in facts.unreadable[:10]:
         click.echo(f"burnin: could not be read for the report: {text}", err=True)
