@@ -22,6 +22,10 @@ FAN = "FAN6_F           | 3Ah | {} | 29.6 | {} RPM\n"
 LAUNCH = "sh -c 'for n in $NODES; do SLURMD_NODENAME=$n \"$@\" & done; wait' launch"
 
 
+#: A rack PDU that answers, one that does not, and a program that is not there.
+ONCE = {"pdu": "echo PDU {nodelist} power: INTEGER: 3450", "dead": "sh -c 'echo 7; exit 4'", "none": "no-such-program"}
+
+
 def names(count: int) -> list[str]:
     return [f"n{i:02d}" for i in range(1, count + 1)]
 
@@ -40,7 +44,7 @@ def world(folder: Path, count: int, per_day: int = 24, workload: str = "cat hpl.
     found = World(folder, workload, f"n[01-{count:02d}]", watch=watch, **changes)
     document = dict(found.campaign.config.document)
     document["probes"] = {
-        "timeout_seconds": 20, "keep_per_day": per_day, "launch": f"env NODES='{' '.join(names(count))}' {LAUNCH}",
+        "timeout_seconds": 20, "keep_per_day": per_day, "once": dict(ONCE), "launch": f"env NODES='{' '.join(names(count))}' {LAUNCH}",
         "commands": {"ipmi": f"sh -c 'cat {folder}/sdr-$SLURMD_NODENAME'"},
     }  # fmt: skip
     stored = found.campaign.dir / "config.json"
@@ -103,7 +107,7 @@ def test_probes_during_a_run_go_on_over_iterations_and_say_only_what_is_new(tmp_
     assert len(kept) == 3, "one file a node: with two a day, the next is due in 24 hours"
     assert all(storage.stored(run.result.parent / f) for f in kept)
     assert all(p["tools"] == {} for w in during for p in result["probes"][w].values()), "all passed"
-    raw = [p for p in (run.result.parent / "attempt0").glob("probe-during-*/*") if p.name != "launch.log"]
+    raw = [p for p in (run.result.parent / "attempt0").glob("probe-during-*/n*")]
     assert len(raw) == 3, "the others are gone after they were read"
     records = [r for r in run.records() if r["type"] == "probe" and r["when"].startswith("during-")]
     assert all(n["signals"] == [] for r in records for n in r["nodes"].values())
@@ -144,3 +148,17 @@ def test_compression_that_is_cut_at_any_step_loses_nothing(tmp_path: Path) -> No
     with pytest.raises(OSError):
         storage.read_raw(tmp_path / "none.txt")
     assert subprocess.run(["gzip", "-t", f"{path}.gz"], check=False).returncode == 0
+
+
+def test_what_the_site_asks_once_is_recorded_and_judged_by_nobody(tmp_path: Path) -> None:
+    run = world(tmp_path, 2)
+    result = run.run()
+    assert result["state"] == "complete"
+    assert [value for _, value in result["facts"]["site"]["pdu"]] == [3450.0, 3450.0] and set(
+        result["facts"]["site"]
+    ) == {"pdu"}
+    site = next(r["site"] for r in run.records() if r["type"] == "probe")
+    assert site["dead"]["trouble"] == "ended with status 4" and "could not be started" in site["none"]["trouble"]
+    assert b"PDU n01,n02" in storage.read_raw(run.result.parent / site["pdu"]["file"])
+    gate = run.campaign.make_gate("single", 0, "test")
+    assert set(gate["outcome"].values()) == {"passed"}

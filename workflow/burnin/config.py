@@ -385,6 +385,8 @@ def _check_sense(config: Config) -> None:
         _check_definition(config, workload)
     for tool, line in document["probes"]["commands"].items():
         check_template(f"probes.commands.{tool}", line, frozenset(["hca"]))
+    for name, line in document["probes"]["once"].items():
+        check_template(f"probes.once.{name}", line, frozenset(["nodes", "nodelist"]))
     for tool, line in document["preflight"]["commands"].items():
         check_template(f"preflight.commands.{tool}", line, frozenset(["hca"]))
     if document["evidence"]:

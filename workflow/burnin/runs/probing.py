@@ -7,8 +7,11 @@ watching its workload. A file that was read is kept compressed (`burnin.storage.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import re
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from burnin import config as configuration
 from burnin import parsers, preflight, storage
+from burnin.parsers.common import NUMBER, finite, number
 from burnin.runs import launching
 from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools, short
 from burnin.runs.news import Known
@@ -26,6 +31,8 @@ from burnin.runs.stack import Frozen, changed
 
 #: Up to so many nodes are read by the run itself: what it then does not watch its workload for is a second or two.
 ALONE = 8
+#: Begins the names of the files with what the site's own commands printed.
+ONCE = "once-"
 #: Most processes that read; they share the machine with the workload's own.
 MOST_READERS = 32
 
@@ -75,6 +82,7 @@ class Probe:
         self._began = time.time()
         self._readers: ProcessPoolExecutor | None = None
         self._reading: list[Future[list[_Read]]] = []
+        self._once = _Once(spec, self.folder, environment)
         self._log = self.folder / "launch.log"
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
         try:
@@ -111,7 +119,7 @@ class Probe:
 
     def patience(self) -> float:
         """Return for how long (s) to repeat a probe that was not launched because Slurm did not answer; else 0."""
-        left = any(p for p in self.folder.iterdir() if p != self._log)
+        left = any(p != self._log and not p.name.startswith(ONCE) for p in self.folder.iterdir())
         return launching.patience_of_file(self._log, self._log_start) if self._ended() and not left else 0.0
 
     def collect(self) -> dict[str, Any]:
@@ -128,6 +136,17 @@ class Probe:
             self._readers.shutdown()
         return {n: self._summary(n, r) for n, r in zip(self.spec.nodes, found, strict=True)}
 
+    def site(self) -> dict[str, dict[str, Any]]:
+        """Return what the site's own commands said: name -> value, file and trouble. Nothing of it is judged."""
+        keep = not self._during() or self._known.keeps(self.spec.nodes[0], self._began, self._per_day())[0]
+        found = self._once.collect(keep)
+        for entry in found.values():
+            entry["file"] = entry["file"] and str((self.folder / entry["file"]).relative_to(self.spec.run_dir))
+        return found
+
+    def _per_day(self) -> int:
+        return int(self.spec.config.document["probes"]["keep_per_day"])
+
     def _begin_reading(self) -> None:
         """Have the nodes' files read by processes of their own."""
         orders = self._orders()
@@ -143,12 +162,11 @@ class Probe:
             commands = self.spec.config.document["probes"]["commands"]
             both = {t: c for t, c in commands.items() if t in preflight.UNDERSTOOD} | self.spec.stack_commands()
             wanted = preflight.wanted(both, self.spec.config.hcas)
-        per_day = int(self.spec.config.document["probes"]["keep_per_day"])
         keeps = (True, True)
         orders = []
         for node in self.spec.nodes:
             if self._during():
-                keeps = self._known.keeps(node, self._began, per_day)
+                keeps = self._known.keeps(node, self._began, self._per_day())
             orders.append(_Order(self.folder, node, self._tools, self.trouble, wanted, *keeps))
         return orders
 
@@ -168,6 +186,53 @@ class Probe:
         if self._during():
             summary = short({**summary, "signals": self._known.news(node, summary["signals"])})
         return summary
+
+
+class _Once:
+    """The site's own commands, run once with a probe on the run's first node: rack PDUs, switches, chillers."""
+
+    def __init__(self, spec: RunSpec, folder: Path, environment: Mapping[str, str]) -> None:
+        self._limit = float(spec.config.document["probes"]["timeout_seconds"])
+        self._began = time.monotonic()
+        self._running: dict[str, tuple[Path, subprocess.Popen[bytes] | str]] = {}
+        values = {"nodes": len(spec.nodes), "nodelist": ",".join(spec.nodes)}
+        for name, template in spec.config.document["probes"]["once"].items():
+            path = folder / f"{ONCE}{name}.txt"
+            command = configuration.render(template, values)
+            try:
+                with path.open("wb") as out:
+                    process: subprocess.Popen[bytes] | str = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=dict(environment),
+                        start_new_session=True,
+                    )  # fmt: skip
+            except OSError as error:
+                process = f"{command[0]} could not be started: {error.strerror}"
+            self._running[name] = path, process
+
+    def collect(self, keep: bool) -> dict[str, dict[str, Any]]:
+        """Return name -> {"value": the last number of the output or None, "file": name or None, "trouble": text}."""
+        found = {}
+        for name, (path, process) in self._running.items():
+            trouble = process if isinstance(process, str) else self._end(process)
+            numbers = re.findall(NUMBER, path.read_text(encoding="utf-8", errors="replace")) if not trouble else []
+            value = finite(number(numbers[-1])) if numbers else None
+            found[name] = {"value": value, "file": path.name if keep else None, "trouble": trouble}
+            if keep:
+                storage.compress(path)
+            else:
+                path.unlink()
+        return found
+
+    def _end(self, process: subprocess.Popen[bytes]) -> str:
+        """Wait for a command within the probe's time; return what went wrong, or ""."""
+        try:
+            status = process.wait(max(0.0, self._limit - (time.monotonic() - self._began)))
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return f"not done within {self._limit:.0f} s"
+        return f"ended with status {status}" if status else ""
 
 
 def readers() -> int:

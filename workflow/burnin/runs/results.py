@@ -12,6 +12,9 @@ from burnin.runs import attempts, journal
 from burnin.runs.evaluate import iteration_summary
 from burnin.runs.spec import RunSpec
 
+#: Points kept of one of the site's own readings.
+MOST_SITE = 200
+
 
 def empty(spec: RunSpec, state: str, reason: str, casualty: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the result of a run that has no attempt: it was skipped, or its job died before it could begin."""
@@ -72,7 +75,19 @@ def collect(spec: RunSpec, number: int, casualty: Mapping[str, Any] | None = Non
     result["hours"] = sum(max(0.0, e["time"] - s["time"]) for s, e in pairs) / 3600
     result["jobs"] = [str(r["job_id"]) for r in found if r["type"] == "job" and r.get("job_id")]
     result["facts"] = next((r["facts"] for r in reversed(found) if r["type"] in ("final", "cancelled")), {})
+    if site := _site(found):
+        result["facts"] = {**result["facts"], "site": site}
     return result
+
+
+def _site(found: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Return name -> (time, value) of what the site's own commands said with the probes, at most some hundred of each."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for record in found:
+        for name, entry in record.get("site", {}).items():
+            if entry["value"] is not None:
+                series.setdefault(name, []).append((record["time"], entry["value"]))
+    return {name: points[:: -(-len(points) // MOST_SITE)] for name, points in series.items()}
 
 
 def probed(spec: RunSpec, number: int, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -209,7 +209,7 @@ class Runner:
             if not self._wait_for_slurm(probe.patience()):
                 break
         self._silent_since = None
-        self._note_probe(when, nodes)
+        self._note_probe(probe, nodes)
         return self.broken_now() if when == "before" else ""
 
     def _plan_probe(self) -> None:
@@ -231,7 +231,7 @@ class Runner:
         nodes = probe.collect()
         if probe.patience():
             return False  # nothing was read, because nothing could be launched; the next one will tell
-        self._note_probe(probe.name, nodes)
+        self._note_probe(probe, nodes)
         return True
 
     def probe_hang(self) -> None:
@@ -239,16 +239,17 @@ class Runner:
         probe = self._look("hang")
         nodes = probe.collect()
         if not probe.patience():
-            self._note_probe(probe.name, nodes)
+            self._note_probe(probe, nodes)
 
     def _look(self, name: str, frozen: stack.Frozen | None = None) -> Probe:
         """Start a probe."""
         return Probe(self.spec, self.folder, name, self.environment, self.known, frozen)
 
-    def _note_probe(self, when: str, nodes: Mapping[str, Any]) -> None:
+    def _note_probe(self, probe: Probe, nodes: Mapping[str, Any]) -> None:
         """Write down what a probe has said."""
-        self._note("probe", when=when, nodes=nodes)
-        self.known.add(nodes, when, time.time())
+        site = probe.site()
+        self._note("probe", when=probe.name, nodes=nodes, **({"site": site} if site else {}))
+        self.known.add(nodes, probe.name, time.time())
 
     def _wait_for_slurm(self, patience: float) -> bool:
         """Pause because nothing could be launched; return False when that has lasted too long, or is no such case."""
