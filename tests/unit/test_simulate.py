@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from burnin import simulate as world
-from burnin.ladder import next_heat, replay
+from burnin.ladder import is_gate, next_heat, replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +26,9 @@ def test_a_restart_at_any_point_goes_on_as_if_nothing_had_happened(seed: int, da
     """The files (events as JSON) are all there is to know: every prefix plans the heat that was run."""
     sim = world.simulate(seed, check=False)
     events = json.loads(json.dumps(sim.events))
-    heat, at, _ = data.draw(st.sampled_from(sim.heats))
-    assert next_heat(sim.config, events[:at]) == heat
+    number = data.draw(st.sampled_from(range(len(sim.heats))))
+    heat, at, _ = sim.heats[number]
+    assert next_heat(sim.configs[number], events[:at]) == heat
     assert replay(sim.config, events) == replay(sim.config, sim.events)
 
 
@@ -37,11 +38,11 @@ def test_the_order_in_which_runs_finish_does_not_matter(seed: int, chance: rando
     sim = world.simulate(seed, check=False)
     kept: list[dict[str, Any]] = []
     again = world.scenario(seed)
-    for heat, at, _ in sim.heats:
-        if "repair" in sim.events[at - 1] if at else False:
-            break  # what a repair changed is not replayed here
+    for number, (heat, at, _) in enumerate(sim.heats):
+        if not all(is_gate(e) for e in sim.events[:at]) or sim.configs[number].nodes != again.config.nodes:
+            break  # what repairs, returns and another config changed is not replayed here
         plan = world.plan_of(heat, sim.config.repeats)
-        again.events = sim.events[:at]
+        again.events, again.heats = sim.events[:at], sim.heats[:number]
         gate, results = world._gate(again, heat, kept)
         if again.config_fault and gate["stopped"]:
             break
@@ -50,6 +51,14 @@ def test_the_order_in_which_runs_finish_does_not_matter(seed: int, chance: rando
         shuffled = world.judge_heat(plan, {k: results[k] for k in keys}, world._context(heat, sim.events[:at], kept))
         assert shuffled == gate
         kept += results.values()
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_campaigns_of_other_seeds(seed: int) -> None:
+    """What `burnin simulate --campaigns 60 --seed N --check` runs."""
+    found = [world.check(number) for number in range(seed * 1_000_000, seed * 1_000_000 + 60)]
+    assert [(number, broken) for number, broken, _ in found if broken] == []
+    assert sum(figures["accepted"] for _, _, figures in found) > 300
 
 
 def test_the_check_sees_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,10 +95,12 @@ def test_the_check_sees_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_campaign_in_words() -> None:
     text = world.report(world.simulate(7, 12))
-    assert "12 nodes" in text and "accepted" in text and "node-hours" in text
+    assert "nodes, seed 7" in text and "accepted" in text and "node-hours" in text and "truth:" in text
 
 
-@pytest.mark.parametrize("seed", [10076])
+@pytest.mark.parametrize("seed", [1000478, 1000702, 2000225])
 def test_what_once_went_wrong(seed: int) -> None:
-    """10076: a node that had gone out since it passed was borrowed for a group."""
+    """1000478: what comes and goes held one node of the group. The others: an out of memory that one half alone showed,
+    because the other could not start, left the healthy nodes of that half suspect for ever.
+    """
     assert world.violations(world.simulate(seed)) == []

@@ -18,22 +18,33 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from burnin.judging.heat import judge_heat
 from burnin.judging.run import Context
 from burnin.ladder import (
     Heat,
-    LadderConfig,
+    Standing,
     heat_of_standing,
     is_gate,
     isolation_document,
     next_heat,
     repaired_by,
     replay,
-    steps,
 )
+from burnin.nodes import fold
+from burnin.scenarios import (
+    STICKS,
+    Fault,
+    Simulation,
+    ladder_of,
+    of_document,
+    scenario,
+    signal_of,
+    with_another_node,
+)
+
+__all__ = ["Fault", "Simulation", "ladder_of", "of_document", "scenario", "simulate", "violations"]
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "nccl": {"commands": {"all_reduce": ""}, "metric": "busbw"},
@@ -52,7 +63,6 @@ CRITERIA: dict[str, Any] = {
     "xid": {},
 }
 TOOLS = {"dmesg": "pass", "nvidia-smi": "pass", "ipmi": "pass"}
-RETEST = "diag"
 
 
 # ----------------------------------------------------------------------------------------------- what runs leave behind
@@ -61,12 +71,6 @@ RETEST = "diag"
 def usual(workload: str, nodes: int) -> float:
     """Return the value of a healthy run: Gflops count all nodes, bandwidth does not."""
     return VALUES[workload][0] * (nodes if workload == "hpl" else 1)
-
-
-def ladder_of(count: int, workloads: Sequence[str] = ("nccl", "hpl")) -> LadderConfig:
-    """Return a ladder of `count` nodes without a resume step."""
-    per_step = {s.name: tuple(workloads) for s in steps(count) if s.name != "resume"}
-    return LadderConfig(tuple(f"n{i:03d}" for i in range(count)), per_step)
 
 
 def plan_of(heat: Heat, repeats: int | None = None) -> dict[str, Any]:
@@ -148,52 +152,6 @@ def hang(found: dict[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- faults
 
 
-@dataclass(slots=True)
-class Fault:
-    """Something wrong. `nodes`: the one node, or the two ends of a link.
-
-    `how`: `signal` (a tool names the node), `crash` (the node dies), `mute` (the group hangs and nobody is named),
-    `slow`. `chance`: with which it shows in a run. `shown`: the event and nodes of a run in which it showed alone.
-    """
-
-    nodes: tuple[str, ...]
-    how: str
-    workload: str | None
-    min_nodes: int
-    first: int  # index of the first step in which it shows
-    chance: float = 1.0
-    shown: tuple[int, tuple[str, ...]] | None = None
-
-    def text(self) -> str:
-        """Return it in words."""
-        often = "" if self.chance == 1 else f", in {self.chance:.0%} of the runs"
-        what = f"link {self.nodes[0]}-{self.nodes[1]}" if len(self.nodes) > 1 else self.nodes[0]
-        return f"{what} {self.how} at >= {self.min_nodes} nodes{often}"
-
-
-@dataclass(slots=True)
-class Simulation:
-    """A campaign that was driven to its end, and the truth about it."""
-
-    seed: int
-    config: LadderConfig
-    faults: list[Fault]
-    events: list[dict[str, Any]] = field(default_factory=list)
-    heats: list[tuple[Heat, int, int]] = field(default_factory=list)  # with events before it, and nodes in the roster
-    config_fault: tuple[str, str] | None = None  # (step, workload)
-    operator: dict[tuple[str, int], str] = field(default_factory=dict)
-    tests: int = 0
-    rounds: int = 0
-    hours: float = 0.0
-    node_hours: float = 0.0
-    stops: int = 0
-    broken: list[str] = field(default_factory=list)  # violations seen on the way
-
-    def gates(self) -> list[dict[str, Any]]:
-        """Return the gates in order."""
-        return [e for e in self.events if is_gate(e)]
-
-
 SIGNALS = (
     ("gpu_lost", {"text": "GPU is lost", "gpu": 5}),
     ("fan_failed", {"text": "FAN6_F | 0 RPM | cr", "device": "FAN6_F"}),
@@ -204,18 +162,23 @@ SIGNALS = (
 def _show(found: dict[str, Any], fault: Fault) -> None:
     """Let a fault show in a result as the tools would show it."""
     node = fault.nodes[0]
+    if fault.how == "unread":
+        found["probes"].get("after", {}).pop(node, None)
+        return
     if found["state"] != "complete":
         return
     if fault.how == "signal":
         kind, fields = SIGNALS[sum(map(ord, node)) % len(SIGNALS)]
+        seen = (signal_of(fault.kind, fault.part) if fault.kind else None) or {"kind": kind, **fields}
         place = {"line": 9, "file": f"attempt0/probe-after/{node}.txt", "node": node, "when": "after"}
-        found["signals"].append({"kind": kind, **fields, **place})
+        found["signals"].append({**seen, **place})
     elif fault.how == "crash":
         death = {"state": "NODE_FAIL", "lost": [node], "text": "node down", "job_id": "1"}
         found |= {"state": "casualty", "casualty": death}
     elif fault.how == "slow":
         for item in found["iterations"]:
-            item["value"] *= 0.7
+            if item["value"] is not None:
+                item["value"] *= 0.7
     else:
         hang(found)
 
@@ -223,67 +186,40 @@ def _show(found: dict[str, Any], fault: Fault) -> None:
 # ------------------------------------------------------------------------------------------------------- the campaign
 
 
-def scenario(seed: int, nodes: int | None = None) -> Simulation:
-    """Return a cluster with its faults and operator, all from the seed. `nodes`: its size, else 1 to 33."""
-    chance = random.Random(seed)
-    count = nodes or chance.choice([1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 12, 13, 16, 16, 17, 21, 24, 33])
-    config = ladder_of(count, chance.choice([("nccl",), ("nccl", "hpl"), ("nccl", "hpl")]))
-    config = LadderConfig(config.nodes, {**config.workloads, "retest": (RETEST,)})
-    names = [s.name for s in config.steps()]
-    done = Simulation(seed, config, [])
-    workloads = [None, *config.workloads["single"]]
-    world = chance.choice(["nodes", "nodes", "nodes", "links", "comes and goes", "operator"])
-    if world == "nodes":
-        for node in chance.sample(config.nodes, chance.randint(0, min(count, max(1, count // 4)))):
-            how = chance.choice(["signal", "crash", "mute", "mute", "slow"])
-            least = chance.choice([1, 1, 2, 2, 4, count // 2, count])
-            fault = Fault((node,), how, chance.choice(workloads), max(1, least), chance.randrange(len(names)))
-            done.faults.append(fault)
-    elif world == "links" and count > 1:
-        ends = chance.sample(config.nodes, 2)
-        done.faults.append(Fault(tuple(ends), "mute", chance.choice(workloads), chance.choice([2, 2, 4, count]), 0))
-        if chance.random() < 0.4:
-            rest = [n for n in config.nodes if n not in ends]
-            done.faults += [
-                Fault((n,), "signal", None, 1, chance.randrange(len(names)))
-                for n in chance.sample(rest, min(1, len(rest)))
-            ]
-    elif world == "comes and goes":
-        node = chance.choice(config.nodes)
-        how = chance.choice(["signal", "mute", "mute"])
-        done.faults.append(Fault((node,), how, None, chance.choice([1, 2]), 0, chance.uniform(0.2, 0.9)))
-    if world == "operator" and chance.random() < 0.5:
-        done.config_fault = (chance.choice(names), chance.choice(config.workloads["single"]))
-    if world == "operator" or chance.random() < 0.3:
-        states = ["CANCELLED", "TIMEOUT", "FAILED", "VANISHED", "OUT_OF_MEMORY", "unread"]
-        for name in chance.sample(names, chance.randint(1, min(3, len(names)))):
-            done.operator[name, chance.choice([0, 0, 1, 2])] = chance.choice(states)
-    return done
-
-
 def _run(sim: Simulation, step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> dict[str, Any]:
     """Return what one run leaves behind."""
     found = result(step, heat, workload, group, nodes)
     names = [s.name for s in sim.config.steps()]
     at = names.index(step) if step in names else -1
+    if step == "resume":
+        _resumed(found)
     struck = sim.operator.get((step, heat)) if step != "retest" else None
+    away = sorted(sim.drained().intersection(nodes)) if step != "retest" else []
+    if away:
+        death = {"state": "NOT_STARTED", "lost": away, "text": "the job cannot start: drained by alice", "job_id": "1"}
+        return found | {"state": "casualty", "casualty": death, "iterations": [], "probes": {}}
     if struck == "unread":
         del found["probes"]["after"][nodes[0]]
     elif struck:
         death = {"state": struck, "lost": [], "text": "ended from outside", "job_id": "1"}
         return found | {"state": "casualty", "casualty": death, "iterations": [], "probes": {}}
-    if sim.config_fault == (step, workload):
+    if sim.config_fault and all(
+        not only or v in only for only, v in zip(sim.config_fault, (step, workload), strict=True)
+    ):
         signal = {"kind": "oom_gpu", "text": "CUDA out of memory", "line": 3, "file": "attempt0/out-00000.log"}
         failed = found["iterations"][0] | {"verdict": "fail", "exit": 1}
         return found | {"state": "stopped", "reason": "oom_gpu", "signals": [signal], "iterations": [failed]}
+    here = set(nodes)
     showing = []
-    for number, fault in enumerate(sim.faults):
-        if not set(fault.nodes) <= set(nodes) or len(nodes) < fault.min_nodes:
+    for number, fault in enumerate(sim.everything):
+        if fault.fixed or not fault.meets(here) or len(nodes) < fault.min_nodes:
             continue
-        if step == "retest":
-            if fault.first > 0 or fault.how in ("mute", "slow"):
+        if fault.kind in STICKS and fault.shown:
+            pass  # until a technician comes, everywhere
+        elif step == "retest":
+            if fault.first > 0 or fault.steps or fault.how in ("mute", "slow", "unread"):
                 continue  # the diagnostic does not see everything
-        elif at < fault.first or fault.workload not in (None, workload):
+        elif at < fault.first or not fault.shows_in(step, workload):
             continue
         if (
             fault.chance < 1
@@ -298,21 +234,43 @@ def _run(sim: Simulation, step: str, heat: int, workload: str, group: str, nodes
     return found
 
 
+def _resumed(found: dict[str, Any]) -> None:
+    """Let a run be the second job of a resume test that went on where the first one's checkpoint was."""
+    first = {"cancelled_after_step": 25, "checkpoints": [{"iteration": 20, "finalized": True}], "curve": [[21, 2.5]]}
+    found["facts"] = {"first": first}
+    found["iterations"][-1]["facts"] = {
+        "resumed_from": "step=20",
+        "steps": {"first": 21, "count": 5},
+        "loss_first": 2.5,
+    }
+
+
 def simulate(seed: int, nodes: int | None = None, check: bool = True, most_heats: int = 400) -> Simulation:
-    """Drive a campaign to its end. `check`: hold every heat against (d), (f) on the way."""
-    sim = scenario(seed, nodes)
-    chance = random.Random(f"course {seed}")
+    """Drive the campaign of a seed to its end. `check`: hold every heat against (d), (f) on the way."""
+    return drive(scenario(seed, nodes), check, most_heats)
+
+
+def drive(sim: Simulation, check: bool = True, most_heats: int = 400) -> Simulation:
+    """Drive a campaign to its end: heats, gates, repairs, and what operators do in the meantime."""
+    chance = random.Random(f"course {sim.seed}")
     repaired: dict[str, int] = {}
     kept: list[dict[str, Any]] = []
     while True:
+        if sim.grows is not None and len(sim.heats) >= sim.grows:
+            sim.config, sim.grows = with_another_node(sim.config), None
         standing = replay(sim.config, sim.events)
+        if back := [n for n in standing.withdrawn if n not in sim.drained()]:
+            sim.events += [{"returned": {"kind": "returned", "node": n, "state": "IDLE", "time": 1.0}} for n in back]
+            continue
         heat = heat_of_standing(sim.config, standing)
-        out = [n for n in (*standing.failed, *standing.unresolved) if repaired.get(n, 0) < 2]
-        if out and (heat is None or chance.random() < 0.15) and chance.random() < 0.5:
-            _repair(sim, chance.choice(sorted(out)), chance, repaired)
+        if _repaired(sim, standing, heat is None, chance, repaired):
             continue
         if heat is None:
-            return sim
+            if not any(end is not None and n in standing.withdrawn for n, _, end in sim.drains):
+                return sim
+            # time passes: whoever comes back some day is back at the next start
+            sim.drains = [(n, a, b if b is None else min(b, len(sim.heats))) for n, a, b in sim.drains]
+            continue
         if len(sim.heats) >= most_heats:
             sim.broken.append(f"(e) the campaign does not end: {len(sim.heats)} heats")
             return sim
@@ -326,12 +284,16 @@ def simulate(seed: int, nodes: int | None = None, check: bool = True, most_heats
             if outcome == "failed" and not any(f.nodes == (node,) for f in sim.faults):
                 sim.broken.append(f"(b) {node} failed in {heat.step}/heat{heat.heat} and is healthy")
         sim.heats.append((heat, len(sim.events), len(standing.roster(sim.config.nodes))))
+        sim.configs.append(sim.config)
         sim.events.append(gate)
         kept += results.values()
         if gate["stopped"]:
             sim.stops += 1
             if gate["stopped"]["kind"] not in ("cancelled", "time_limit", "died", "inconclusive"):
                 sim.config_fault = None  # the operator follows the cure
+            elif gate["stopped"]["kind"] == "inconclusive":
+                for fault in (f for f in sim.faults if f.how == "unread"):
+                    fault.fixed = True  # ... and makes the tools work
             if sim.stops > 10:
                 sim.broken.append(f"(e) it stops again and again: {gate['stopped']['text']}")
                 return sim
@@ -362,25 +324,54 @@ def _gate(
     return judge_heat(plan, results, _context(heat, sim.events, kept)), results
 
 
-def _repair(sim: Simulation, node: str, chance: random.Random, repaired: dict[str, int]) -> None:
-    """Record a repair, which fixes what is wrong, or does not."""
-    repaired[node] = repaired.get(node, 0) + 1
-    if chance.random() < 0.7:
-        sim.faults = [f for f in sim.faults if node not in f.nodes]
+def _repaired(sim: Simulation, standing: Standing, over: bool, chance: random.Random, repaired: dict[str, int]) -> bool:
+    """Record the next repair, if there is one: of a file in its order, else by chance. Tell whether there was."""
+    if sim.repairs is not None:
+        while over and sim.repairs:
+            wanted = sim.repairs.pop(0)
+            nodes = [
+                n for n in wanted.get("link", [wanted.get("node")]) if n in standing.failed or n in standing.unresolved
+            ]
+            if nodes:  # a repair of a node that is not out is refused
+                _repair(sim, nodes, "link" in wanted, wanted.get("fixes", True))
+                return True
+        return False
+    out = [n for n in (*standing.failed, *standing.unresolved) if repaired.get(n, 0) < 2]
+    if not out or not (over or chance.random() < 0.15) or chance.random() >= 0.5:
+        return False
+    node = chance.choice(sorted(out))
+    waits = next((link["waits"] for link in standing.links if node in link["waits"]), [node])
+    nodes = waits if len(waits) <= 4 and chance.random() < 0.7 else [node]
+    for one in nodes:
+        repaired[one] = repaired.get(one, 0) + 1
+    _repair(sim, nodes, len(nodes) > 1, chance.random() < 0.7)
+    return True
+
+
+def _repair(sim: Simulation, nodes: Sequence[str], link: bool, fixes: bool) -> None:
+    """Record the repair of a node or of a link, which fixes what is wrong, or does not."""
     for fault in sim.faults:
-        if node in fault.nodes:
-            fault.shown = None
-    sim.events.append({"repair": {"node": node, "part": "gpu5", "fix": "reseated GPU5", "by": "op"}})
+        if set(nodes) & set(fault.nodes):
+            fault.shown = fault.shown if fault.kind in STICKS else None
+            # a link is repaired at either end, and what is wrong with a node is not repaired by its cable
+            fault.fixed = fixes and (not link or len(fault.nodes) > 1)
+    base = {"fix": "reseated", "by": "op", "time": 1.0}
+    if link:
+        sim.events.append({"repair": {"kind": "link", "part": f"{nodes[0]}/mlx5_3", "nodes": list(nodes), **base}})
+    else:
+        sim.events.append({"repair": {"node": nodes[0], "part": "gpu5", **base}})
 
 
 def _count(sim: Simulation, heat: Heat, results: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
-    """Count tests, hours (one a run; a run that stops early takes a tenth) and node-hours."""
+    """Count tests, hours (the window of a run; one that stops early takes a tenth) and node-hours."""
     tests = sum(len(g.workloads) for g in heat.groups if g.isolation)
     sim.tests += tests
     sim.rounds += tests > 0
     spent: dict[str, float] = {}
-    for (_, name), found in results.items():
-        hours = 1.0 if found["state"] == "complete" else 0.1
+    isolating = {g.name for g in heat.groups if g.isolation}
+    for (workload, name), found in results.items():
+        hours = sim.window(workload, heat.step, name in isolating) if heat.step != "retest" else 0.25
+        hours *= 1.0 if found["state"] == "complete" else 0.1
         spent[name] = spent.get(name, 0.0) + hours
         sim.node_hours += hours * len(found["nodes"])
     sim.hours += max(spent.values(), default=0.0)
@@ -438,7 +429,7 @@ def violations(sim: Simulation) -> list[str]:
         return found  # it did not end, and that is said
     accepted = standing.roster(sim.config.nodes)
     for fault in sim.faults:
-        if not set(fault.nodes) <= set(accepted) or fault.how == "slow":
+        if not fault.meets(set(accepted)) or fault.how == "slow":
             continue
         if fault.chance < 1 and not _unanswered(sim, fault):
             continue
@@ -467,8 +458,11 @@ def violations(sim: Simulation) -> list[str]:
             for workload in sim.config.workloads[step.name]:
                 if (step.name, workload) not in since[node]:
                     found.append(f"(c) {node} is accepted without {workload} in {step.name}")
-    if not sim.faults and not any("repair" in e for e in sim.events) and (standing.failed or standing.unresolved):
-        found.append("(g) the configuration or the operator dropped a node")
+    if not sim.everything:
+        if standing.failed or standing.unresolved:
+            found.append("(g) the configuration or the operator dropped a node")
+        if back := sorted(set(standing.withdrawn) - sim.drained()):
+            found.append(f"(g) {fold(back)} stayed out although it is in service again")
     return found
 
 
@@ -489,7 +483,9 @@ def _could_show(sim: Simulation, fault: Fault, accepted: Sequence[str]) -> bool:
     """Tell whether those accepted must have met in a run that shows the fault."""
     for number, step in enumerate(sim.config.steps()):
         size = step.size or (len(accepted) // 2 if step.name == "halves" else len(accepted))
-        if len(fault.nodes) > 1 and step.name != "full":
+        if len(fault.nodes) > 1 and step.name not in ("full", "resume"):
+            continue
+        if not any(fault.shows_in(step.name, w) for w in sim.config.workloads[step.name]):
             continue
         fits = len(accepted) >= max(step.size, 2 if step.name == "halves" else 1)
         if fits and size >= fault.min_nodes and number >= fault.first:
@@ -499,25 +495,48 @@ def _could_show(sim: Simulation, fault: Fault, accepted: Sequence[str]) -> bool:
 
 def report(sim: Simulation) -> str:
     """Return a campaign in words: what it took, and the truth against the verdict."""
-    from burnin.nodes import fold
-
     standing = replay(sim.config, sim.events)
     accepted = standing.roster(sim.config.nodes)
+    windows = "windows of the scenario" if sim.windows else "1 h a run"
     lines = [
         f"{len(sim.config.nodes)} nodes, seed {sim.seed}: {len(sim.heats)} heats, {sim.hours:.1f} h in all, "
-        f"{sim.node_hours:.0f} node-hours (1 h a run), {sim.tests} isolation tests in {sim.rounds} rounds, "
+        f"{sim.node_hours:.0f} node-hours ({windows}), {sim.tests} isolation tests in {sim.rounds} rounds, "
         f"{sum('repair' in e for e in sim.events)} repairs, {sim.stops} stops",
         f"  still wrong:  {'; '.join(f.text() for f in sim.faults) or 'nothing'}",
-        f"  accepted:     {fold(accepted) if accepted else 'nobody'}",
+        f"  accepted:     {fold(accepted)}",
     ]
-    for title, nodes in (("failed", standing.failed), ("suspect", standing.unresolved)):
+    for title, nodes in (
+        ("failed", standing.failed),
+        ("suspect", standing.unresolved),
+        ("withdrawn", standing.withdrawn),
+    ):
         if nodes:
             lines.append(f"  {title + ':':13} {fold(nodes)}")
-    for gate in sim.gates():
-        for link in gate["links"]:
-            one, two = link["between"]
-            lines.append(f"  link:         {fold(one)} - {fold(two) if two else 'its partners'}")
+    for link in standing.links:
+        one, two = link["between"]
+        state = "" if link["waits"] else " (repaired since)"
+        lines.append(f"  link:         {fold(one)} - {fold(two) if two else 'its partners'}{state}")
+    for fault in sim.everything:
+        lines.append(f"  truth:        {fault.text()}: {found_as(sim, fault)}")
     return "\n".join(lines)
+
+
+def found_as(sim: Simulation, fault: Fault) -> str:
+    """Return what the gates said of a fault: found, as what and in which step; or why not."""
+    gates = sim.gates()
+    for gate in gates:
+        for node in fault.nodes:
+            if gate["outcome"].get(node) == "failed":
+                best = next(f for f in gate["findings"] if f["node"] == node and f["scope"] == "node")
+                return f"found in {gate['step']} as {best['fault']} on {best['part']} of {node}"
+        for link in gate["links"]:
+            one, two = (set(side) for side in link["between"])
+            if len(fault.nodes) > 1 and fault.meets(one | two) and not fault.meets(one) and not fault.meets(two):
+                return f"found in {gate['step']} as a link, {fold(one)} - {fold(two)}"
+    held = [g["step"] for g in gates for s in g["suspects"] if s["unresolved"] and set(fault.nodes) & set(s["nodes"])]
+    if held:
+        return f"suspected since {held[0]}, not told apart"
+    return "seen, and not found" if fault.shown else "it never showed"
 
 
 def check(seed: int, nodes: int | None = None) -> tuple[int, list[str], dict[str, float]]:
@@ -527,6 +546,7 @@ def check(seed: int, nodes: int | None = None) -> tuple[int, list[str], dict[str
     figures: dict[str, float] = {
         "heats": len(sim.heats),
         "tests": sim.tests,
+        "returns": sum("returned" in e for e in sim.events),
         "suspects": len(standing.unresolved),
         "failed": len(standing.failed),
         "accepted": len(standing.roster(sim.config.nodes)),

@@ -156,7 +156,8 @@ def configuration(runs: Sequence[Run], plan: Mapping[str, Any], context: Context
     """Decide of what looks like configuration whether it is one node's or the campaign's."""
     for workload in dict.fromkeys(r.workload for r in runs):
         mine = [r for r in runs if r.workload == workload and r.result["state"] != "skipped"]
-        everybody = {n for r in mine for n in r.nodes}
+        # a run that never began says nothing of what the others show
+        everybody = {n for r in mine for n in r.nodes if r.cause != "not_started"}
         for fault in dict.fromkeys(f["fault"] for r in mine for f in r.findings if f["scope"] == "config"):
             touched: set[str] = set()
             for run in mine:
