@@ -55,6 +55,34 @@ have a form that does not depend on it.
 |---|---|---|---|
 """
 
+TAIL = """\
+
+## What damage can hide
+
+No reader takes what is left of a text for a good one: lost ends, lost lines, holes and overwritten bytes make a text `unknown`, by its end
+mark, by counts (GPUs, ranks, sizes of a sweep, lines of a probe), by the frame of a table, by comparing blocks that must be alike. `make
+fuzz` counts every text that became a pass by losing something. A few formats say a thing once and count nothing, so nothing in the text can
+tell that it is gone:
+
+| text | what can be lost without a trace | what else tells |
+|---|---|---|
+| `dcgmi diag` as a table, DCGM 2 and 3 | the `Warning` rows beside a `Pass`; a test with all its rows | `dcgmi diag -j` has the same as JSON, of which no line can be lost; a failed test ends the diagnostic with status 226, which a retest takes for no pass (through pdsh with `-S`) |
+| nccl-tests with `-N 0` | one whole cycle, header and rows; the last rows of the cycle that the time limit cut | a wrong sum shows in other cycles, too; `-N` with a number counts them |
+| HPCC | the head, so that what is left is a complete HPL | what is left is a whole HPL whose residual was checked; HPCC's other parts are not judged |
+| several outputs in one file | the whole beginning of the one that died, up to the next | a campaign writes one file an iteration |
+
+The fuzzer counts the first as `known exceptions`. In a campaign none of them is the only evidence: an output is read once, when the program
+that wrote it has just ended, and the journal keeps the verdict, the exit status and the number of bytes; a probe's tools stand between frame
+lines with their exit status.
+
+## Big files
+
+Of an nccl log larger than 4 MB, NCCL's INFO messages are counted and not read; of a kernel log, only the lines that may be events and
+the last of every 128 kB. What is found is the same as from reading every line (`tests/unit/test_parsers_fast.py`), with two exceptions in
+a kernel log: a clock that is set back and catches up, and lines of another host without any event among them, if both begin and end within
+128 kB. `make bench-read` compares the time with grep's.
+"""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -104,7 +132,7 @@ def render() -> str:
         tests = ", ".join(f"[{p.stem}](../tests/unit/{p.name})" for p in sample.tests[:2])
         link = f"[{sample.path.name}](../{sample.path.relative_to(ROOT)})"
         rows.append(f"| `{sample.tool}` | {sample.version} | {link} | {tests} |")
-    return HEAD + "\n".join(rows) + "\n"
+    return HEAD + "\n".join(rows) + "\n" + TAIL
 
 
 if __name__ == "__main__":

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from burnin import parsers
 
 from tests.unit.node_samples import as_whole, fed, named, of, standing_alone, told_whole
+from tests.unit.parser_samples import DATA
 
 TOOL = "dcgmi-diag"
 #: Sample -> verdict of the text by itself, verdict if the caller knows that it is whole.
@@ -79,3 +83,29 @@ def test_successfully_ran_means_nothing() -> None:
 def test_pass_with_a_warning_is_not_done() -> None:
     (found,) = of(as_whole(TOOL, "text-3.3-could-not-allocate.txt"), "dcgm_diag")
     assert found.detail["result"] == "not done"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('        "tests": [\n', '        "#ests": [\n'),  # a key that is nearly one of dcgmi's
+        ('                "warnings": [\n', '                "warxings": [\n'),
+        ('    "test_categories": [\n', ""),  # the object ends early, and more follows than a banner
+    ],
+)
+def test_a_damaged_json_is_no_pass(old: str, new: str) -> None:
+    text = (DATA / TOOL / "json-3.3-power-fail-with-banner.json").read_text()
+    assert old in text
+    reading = parsers.read_lines(TOOL, text.replace(old, new, 1).split("\n"))
+    assert reading.verdict != "pass" and not reading.complete and reading.problems
+
+
+def test_a_gpu_without_results_is_missed() -> None:
+    text = (DATA / TOOL / "json-4.1-pass.json").read_text()
+    document = json.loads(text)
+    tests = [t for c in document["DCGM Diagnostic"]["test_categories"] for t in c["tests"]]
+    for test in tests:
+        test["results"] = [r for r in test["results"] if r.get("entity_id") != 5]
+    reading = parsers.read_lines(TOOL, json.dumps(document).split("\n"))
+    assert parsers.read_lines(TOOL, text.split("\n")).verdict == "pass"
+    assert reading.verdict == "unknown" and "GPUs' results, not 8" in str(reading.problems)

@@ -144,3 +144,27 @@ Could not open device
     assert reading.data["tools"] == {"dmesg": "pass"}
     section = reading.data["sections"]["stack:bmc"]
     assert (section["status"], section["first_line"], section["last_line"]) == (1, 9, 11)
+
+
+def test_a_line_that_was_drawn_into_the_frame_is_missed() -> None:
+    text = (
+        "#@burnin node dgx01 time 1 up 1.00\n#@burnin begin ipmi ipmitool sdr type 'Power Supply'\n"
+        "PSU1_Status | C8h | cr  | 10.1 | Failure detected\nPSU2_Status | C9h | ok  | 10.1 | Presence detected\n"
+        "#@burnin end 0 lines 2\n#@burnin finished 1\n"
+    )
+    assert parsers.read_bytes("probe", text.encode(), strict=True).verdict == "fail"
+    for hole in (b"\xff", b"\0"):
+        damaged = text.encode().replace(b"'\nPSU1", b"'" + hole + b"PSU1").replace(b"PSU2_S", b"PSU2\n_S")
+        reading = parsers.read_bytes("probe", damaged, strict=True)
+        assert reading.verdict != "pass" and not reading.complete and reading.problems
+        assert reading.data["tools"] == {"ipmi": "unknown"}
+
+
+@pytest.mark.parametrize("junk", [b"\0" * 40, b"x" * (2 << 20), b"\xff"])
+def test_a_hole_in_one_tools_text_is_that_tools(junk: bytes) -> None:
+    data = (DATA / "probe" / "node-healthy.txt").read_bytes()
+    at = data.index(b"mlx5_core 0000:5e:00.0: firmware version")
+    whole, damaged = (parsers.read_bytes("probe", d, strict=True) for d in (data, data[:at] + junk + data[at + 40 :]))
+    assert set(whole.data["tools"].values()) == {"pass"}
+    assert [tool for tool, verdict in damaged.data["tools"].items() if verdict != "pass"] == ["dmesg"]
+    assert damaged.data["tools"]["dmesg"] == "unknown" and not damaged.complete

@@ -35,6 +35,9 @@ LONGEST = 32 << 20
 #: From this size on a second process reads the second half (bytes), and the most it may pick for us.
 PARALLEL_FROM = 256 << 20
 SPOOL_LIMIT = 256 << 20
+#: What stands for a NUL byte and for the end of a line that was cut: a character that no tool prints, so that a reader
+#: sees in which line something is lost, and one that is not taken for a blank.
+HOLE = b"\x1a"
 #: Most signals of one kind that are kept; the rest is counted.
 KEEP_PER_KIND = 200
 
@@ -391,7 +394,7 @@ class LineSource:
                     if not holes:
                         self._note("the file has NUL bytes: a hole, or not a text file")
                     holes += 1
-                    data = data.replace(b"\0", b" ")
+                    data = data.replace(b"\0", HOLE)
                 yield data
                 data = handle.read(CHUNK) or b""
                 self.size += len(data)
@@ -430,7 +433,7 @@ class LineSource:
                     tail = tail[bar + 1 :]
                 if len(tail) > self.limit:
                     self._note(f"line {first} is longer than {self.limit} bytes; the rest of it was not read")
-                    tail = tail[: self.limit]
+                    tail = tail[: self.limit - 1] + HOLE
                     skipping = True
         if tail:
             self.last_unterminated = first
@@ -444,7 +447,7 @@ class LineSource:
         if b"\r" not in raw:
             if len(raw) > self.limit:
                 self._note(f"line {number} is longer than {self.limit} bytes; the rest of it was not read")
-                raw = raw[: self.limit]
+                raw = raw[: self.limit - 1] + HOLE
             yield number, clean(raw.decode("utf-8", "replace"))
             return
         pieces = [p for p in raw.split(b"\r") if p.strip()]
@@ -453,7 +456,7 @@ class LineSource:
         for piece in pieces:
             if len(piece) > self.limit:
                 self._note(f"line {number} is longer than {self.limit} bytes; the rest of it was not read")
-                piece = piece[: self.limit]
+                piece = piece[: self.limit - 1] + HOLE
             yield number, clean(piece.decode("utf-8", "replace"))
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
@@ -506,7 +509,7 @@ class LineSource:
 
     def _decoded(self, number_: int, raw: bytes) -> Iterable[tuple[int, str]]:
         if b"\0" in raw:
-            raw = raw.replace(b"\0", b" ")
+            raw = raw.replace(b"\0", HOLE)
         if b"\r" in raw or len(raw) > self.limit:
             return self._pieces(number_, raw)
         return ((number_, clean(raw.decode("utf-8", "replace"))),)

@@ -29,6 +29,8 @@ JSON_LIMIT = 16 << 20
 MOST_TESTS = 2000
 #: Width at which DCGM 2 and 3 wrap warnings in the right cell.
 WRAP = 45
+#: Longest row of a table that is looked at; DCGM's have 78 characters.
+WIDEST = 1000
 
 _TITLE = re.compile(r"\|\s*(?:Diagnostic|name)\s*\|\s*(?:Result|result)\s*\|")
 _SECTION = re.compile(r"[|+]-----\s+(.+?)\s+-+[+|]")
@@ -54,6 +56,8 @@ _KEYS = frozenset(
         "runtime_error", "iterations", "Overall Result", "result", "metadata", "version", "error",
     }
 )  # fmt: skip
+#: What a banner after the object does not have.
+_LEFT_OVER = re.compile(r'[{}\[\]]|"\w+":')
 _RUNTIME = re.compile(
     r"(?i)^\s*(?:error:|unable to (?:connect|complete)|could not run|the (?:NVIDIA Validation Suite|nvvs)|"
     r"runtime error|diagnostic could not)"
@@ -143,6 +147,9 @@ class Parser(HostedParser):
                 self.json.append(body)
             return []
         if not stripped:
+            return []
+        if self.table and len(stripped) > WIDEST:
+            self.note(f"line {number} is longer than any row of the table: it was not read", damage=True)
             return []
         if stripped.startswith("{") and not self.table:
             self.json, self.json_start, self.json_size = [body], number, len(body)
@@ -269,9 +276,9 @@ class Parser(HostedParser):
         except (ValueError, RecursionError):
             # A banner may follow the object, or its end is missing.
             try:
-                document, _ = json.JSONDecoder().raw_decode(text)
-                if not isinstance(document, dict):
-                    raise ValueError("not an object")
+                document, end = json.JSONDecoder().raw_decode(text)
+                if not isinstance(document, dict) or _LEFT_OVER.search(text, end):
+                    raise ValueError("not an object, or not all of it")
             except (ValueError, RecursionError):
                 self.recognised = bool(re.search(r'"DCGM (?:GPU )?Diagnostic"|"test_categories"', text))
                 self.note("the JSON is cut or damaged", damage=True)
@@ -433,6 +440,8 @@ class Parser(HostedParser):
         pre = self.where or Prefix(self.host)
         verdicts = [self._judge(t, pre) for t in self.tests]
         most = max((len(t.gpus) for t in self.tests), default=0)
+        if most > 1 and self.device_ids is not None:
+            most = max(most, len(self.device_ids))
         for test in self.tests:
             if 0 < len(test.gpus) < most and test.worst() != "skip":
                 reading.problems.append(f"line {test.line}: {test.name} has {len(test.gpus)} GPUs' results, not {most}")

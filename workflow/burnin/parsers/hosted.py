@@ -21,8 +21,8 @@ MOST_HOSTS = 4096
 #: Most sentences in `problems`.
 MOST_PROBLEMS = 50
 
-# Characters that no tool prints: a hole in a file, a broken transfer. Tab is text, CR is split by the line reader.
-_DAMAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+#: Characters that no tool prints: a hole in a file, a broken transfer. Tab is text, CR is split by the line reader.
+DAMAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _NOT_THERE = re.compile(
     r"command not found|(?:^|\s)(?:ba|da|z|k)?sh: (?:line )?(?:\d+: )?\S+: not found\s*$|failed to run command|"
     r"error: execve\(\): \S+: No such file or directory|No such file or directory\s*$"
@@ -72,7 +72,7 @@ class HostedParser:
             self.framed = True
             return []
         line = clean(line)
-        if not (line.isascii() and line.isprintable()) and _DAMAGE.search(line):
+        if not (line.isascii() and line.isprintable()) and DAMAGE.search(line):
             self.note(f"line {number} has characters that no tool prints: the text is damaged", damage=True)
         body, prefix = peel(line)
         self.several |= prefix.host is not None

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from burnin.parsers.common import LINE_LIMIT, LineParser, peel
-from burnin.parsers.hosted import FRAME, MOST_PROBLEMS, worst
+from burnin.parsers.hosted import DAMAGE, FRAME, MOST_PROBLEMS, worst
 from burnin.parsers.reading import Reading, Signal, Verdict
 
 #: Most sections read of one file.
@@ -125,6 +125,10 @@ class Parser:
             self.recognised = True
             self.hosts.add(host)
             self._begin(number, m[1], m[2] or "", host)
+            if DAMAGE.search(body) and host in self.open:
+                # The end of this line is damaged, so the section's first line may be in it.
+                self.open[host].problems.append(f"line {number}: the section's first line is damaged")
+                self.open[host].damaged = True
         elif m := _END.match(body):
             section = self.open.pop(host, None)
             if section is None:

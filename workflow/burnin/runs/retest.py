@@ -54,6 +54,9 @@ def run(result: Path) -> None:
         problems.insert(0, f"the diagnostic saw {gpus} GPUs, expected {spec.gpus_per_node}")
     if verdict == "pass" and ended != "itself":
         verdict = "unknown"
+    if verdict == "pass" and status not in (0, None):
+        verdict = "unknown"
+        problems.insert(0, f"the diagnostic says pass, but ended with status {status}")
     summary = {
         "verdict": verdict,
         "complete": reading.complete,
