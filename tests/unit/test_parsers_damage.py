@@ -147,3 +147,6 @@ def test_reading_of_a_huge_line_is_bounded(tool: str, tmp_path: Path) -> None:
         reading = read_text(tool, unit * (300_000 // len(unit)), tmp_path)
         check(reading)
         assert reading.verdict != "pass"
+    reading = parsers.read_bytes(tool, b"a\n" + b"a " * 5_000_000 + b"\nb\n", strict=True)
+    check(reading)
+    assert reading.verdict != "pass" and reading.problems
