@@ -349,6 +349,8 @@ def test_a_damaged_decision_and_a_second_head_are_said(tmp_path: Path) -> None:
     done = lab.snakemake(check=False)
     assert done.returncode != 0 and "gate.json" in done.stderr and "Traceback" not in done.stderr
     gate.write_text(whole)
+    other = lab.snakemake("--config", "scenario=fan_failed")
+    assert "now it is fan_failed: what has run is not run again" in other.stderr, "said, where nothing is done"
     with (lab.dir / "head.lock").open("r+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         done = lab.snakemake(check=False)

@@ -439,6 +439,20 @@ class Campaign:
             self.config.lab_dir.mkdir(parents=True, exist_ok=True)
         return uid
 
+    def other_scenario(self) -> str:
+        """Return a sentence if the campaign has run with another scenario of the lab than the config names now, or ""."""
+        try:
+            before = storage.read_json(self.dir / "config.json", "stored_config")["config"].get("scenario")
+        except (FileNotFoundError, EvidenceError):
+            return ""
+        now = self.config.document["scenario"]
+        if before == now or not any(self.dir.glob("*/heat*/gate.json")):
+            return ""
+        return (
+            f"campaign {self.config.campaign} has run with scenario {before}, now it is {now}: what has run is not run again. "
+            "Another scenario wants another campaign name (--config campaign=NAME)"
+        )
+
     def rerun(self, what: str) -> list[Path]:
         """Have runs run again: `what` is a step, a heat, or a run below the campaign (x2, x2/heat0, x2/heat0/hpl/GROUP).
 

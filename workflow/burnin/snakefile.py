@@ -69,7 +69,6 @@ class Workflow:
         self.steps = [s.name for s in self.config.ladder.steps()]
         self.checkpoints: Any = None
         self._head = False
-        self._asked = False  # whether Slurm was asked who is back
         self._projection: tuple[list[tuple[Heat, bool]], dict[tuple[str, int], int]] | None = None
         self.invocation = os.environ.setdefault("BURNIN_INVOCATION", secrets.token_hex(8))
         # the rules' commands find `burnin` beside the Python that runs Snakemake, and tools where the config says
@@ -123,6 +122,13 @@ class Workflow:
         if not self.projecting():
             lock.take(Path(self.dir), Path(".snakemake", "locks"))
         self._head = True
+        if not self.projecting():
+            if doubt := self.campaign.other_scenario():
+                print(f"burnin: {doubt}", file=sys.stderr, flush=True)
+            for node, state in take_back(self.campaign, self.config.environment(os.environ)).items():
+                print(
+                    f"burnin: {node} is in service again ({state}): it runs what it owes", file=sys.stderr, flush=True
+                )
         if forced := self._forced_runs():
             if not self.projecting():
                 self.campaign.take_away(forced)
@@ -133,14 +139,6 @@ class Workflow:
                 file=sys.stderr,
                 flush=True,
             )
-            if not self._asked:
-                self._asked = True
-                for node, state in take_back(self.campaign, self.config.environment(os.environ)).items():
-                    print(
-                        f"burnin: {node} is in service again ({state}): it runs what it owes",
-                        file=sys.stderr,
-                        flush=True,
-                    )
 
     def _forced_runs(self) -> list[Path]:
         """Return the results of the runs that --forcerun names, as files or through their rule."""
