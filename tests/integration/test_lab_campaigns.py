@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from burnin.runs.journal import completed
 
-from tests.integration.campaigns import QUICK, Lab
+from tests.integration.campaigns import QUICK, ROOT, Lab
 
 FOUND = [
     ("fan_failed", {"node": "dgx03", "part": "FAN6"}, "hpl", ("fan_failed", "FAN6")),
@@ -355,3 +356,18 @@ def test_a_damaged_decision_and_a_second_head_are_said(tmp_path: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
         done = lab.snakemake(check=False)
     assert done.returncode != 0 and "another snakemake" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_endless_test_that_its_own_limit_ends_is_an_iteration_like_another(tmp_path: Path) -> None:
+    """nccl-tests -N 0 under srun --time: the end by the limit is the plan, not a fault."""
+    definitions = yaml.safe_load((ROOT / "config" / "workloads.yaml").read_text())
+    nccl = definitions["nccl"] | {
+        "launch": definitions["nccl"]["launch"].replace("srun ", "srun --time=0:02 ", 1),
+        "commands": {"all_reduce": "all_reduce_perf -b 8G -e 16G -f 2 -g 1 -n 20 -c 1 -N 0"},
+    }
+    lab = Lab(tmp_path, nodes="dgx01", workload_definitions=definitions | {"nccl": nccl})
+    lab.snakemake()
+    (result,) = lab.results().values()
+    assert result["state"] == "complete" and [i["exit"] != 0 for i in result["iterations"]] == [True, True]
+    assert all(i["facts"]["endless"] and len(i["facts"]["cycles"]) >= 2 for i in result["iterations"])
+    assert lab.statuses() == {"dgx01": "accepted"} and lab.summary["verdict"] == "accepted"

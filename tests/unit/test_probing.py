@@ -162,3 +162,16 @@ def test_what_the_site_asks_once_is_recorded_and_judged_by_nobody(tmp_path: Path
     assert b"PDU n01,n02" in storage.read_raw(run.result.parent / site["pdu"]["file"])
     gate = run.campaign.make_gate("single", 0, "test")
     assert set(gate["outcome"].values()) == {"passed"}
+
+
+def test_samples_of_dmon_are_whole_in_a_probe(tmp_path: Path) -> None:
+    """Alone a record has no end mark; in a probe the tool's exit status is one."""
+    from burnin import parsers
+
+    from tests.unit.lab_bench import Bench
+
+    text = Bench(tmp_path, "healthy").on("dgx03", "dcgmi", "dmon", "-e", "150,155,203,1002", "-d", "100", "-c", "2").out
+    frames = ["#@burnin node dgx03 time 1 up 1.0", "#@burnin begin dcgmi-dmon dcgmi dmon -c 2", *text.splitlines()]
+    reading = parsers.read_lines("probe", [*frames, "#@burnin end 0", "#@burnin finished"])
+    assert reading.verdict == "pass" and {s.kind for s in reading.signals} == {"gpu_temperature", "gpu_power"}
+    assert parsers.read_lines("probe", [*frames, "#@burnin finished"]).verdict == "unknown"

@@ -14,7 +14,7 @@ from typing import Any
 
 from burnin.judging import diagnosis, isolating, resume, xids
 from burnin.judging.attribution import Places, gpu_places
-from burnin.judging.run import Context, Result, Run
+from burnin.judging.run import Context, Result, Run, ended_well
 from burnin.judging.signatures import CONSOLE
 
 #: Causes of owing that repeat without anybody learning anything; they are counted against `rerun_limit`.
@@ -115,7 +115,7 @@ def _iterations(run: Run) -> None:
     """Every iteration of the window must be there, complete and passed."""
     result = run.result
     for item in result["iterations"]:
-        if item["verdict"] == "pass" and item["exit"] == 0 and item["ended"] == "itself":
+        if item["verdict"] == "pass" and ended_well(item) and item["ended"] == "itself":
             continue
         if run.result["step"] == "resume" and item["ended"] == "interrupted":
             continue

@@ -27,6 +27,11 @@ QUANTITY: Mapping[str, tuple[str, float]] = {
 }
 
 
+def ended_well(item: Mapping[str, Any]) -> bool:
+    """Tell whether an iteration (or its summary with `exit`) came to its end as it should: status 0, or endless by design."""
+    return item["exit"] == 0 or (bool(item["facts"].get("endless")) and item["verdict"] == "pass")
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the gate needs beside plan and results.

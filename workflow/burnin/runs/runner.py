@@ -22,7 +22,7 @@ from typing import Any
 
 from burnin import hpl_dat, parsers, storage
 from burnin.judging.diagnosis import must_stop
-from burnin.judging.run import Context
+from burnin.judging.run import Context, ended_well
 from burnin.judging.signatures import stops_run
 from burnin.runs import attempts, journal, launching, preflight, results, settle, stack
 from burnin.runs.barrier import Barrier
@@ -421,7 +421,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _why_not_passed(summary: Mapping[str, Any], status: int | None) -> str:
     """Return why an iteration is not one to go on after, or an empty text."""
-    if summary["verdict"] == "pass" and status == 0:
+    if summary["verdict"] == "pass" and ended_well({**summary, "exit": status}):
         return ""
     if summary["verdict"] == "pass":
         return f"the command ended with status {status}"
