@@ -285,12 +285,13 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     whole = made / "single" / "heat0" / "nccl" / "dgx1" / "result.json"
     whole.write_text(whole.read_text(encoding="utf-8")[:2000], encoding="utf-8")
     (made / "single" / "heat0" / "hpl" / "dgx1" / "result.json").write_text("{}", encoding="utf-8")
+    (made / "single" / "heat0" / "history" / "gate.0000.json").write_text("{", encoding="utf-8")
     found = collect(made)
-    assert len(found.unreadable) == 2 and any(
+    assert len(found.unreadable) == 3 and any(
         u.startswith("single/heat0/nccl/dgx1/result.json: ") for u in found.unreadable
     )
     text = text_of(parsed(page.render(found)))
-    assert "2 files could not be read for this report" in text
+    assert "3 files could not be read for this report" in text
 
 
 def test_no_campaign_no_report(tmp_path: Path) -> None:

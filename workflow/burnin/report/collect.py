@@ -117,8 +117,12 @@ def _decisions(found: Facts, folder: Path) -> None:
     for step, heat in found.plans:
         kept = sorted((folder / step / f"heat{heat}" / "history").glob("gate.*.json"))
         for path in kept:
-            document = storage.read_json(path, "gate")
-            version = Version(document["criteria"], document["outcome"])
+            try:
+                document = json.loads(path.read_bytes())
+                version = Version(document["criteria"], document["outcome"])
+            except (ValueError, KeyError, TypeError) as error:
+                found.unreadable.append(f"{path.relative_to(folder)}: {type(error).__name__}: {error}")
+                continue
             found.versions.setdefault((step, heat), []).append(version)
     for path in [*sorted((folder / "history").glob("config.*.json")), folder / "config.json"]:
         stored = json.loads(path.read_text(encoding="utf-8"))["config"]
