@@ -386,6 +386,11 @@ def test_what_was_changed_in_the_config_is_named() -> None:
     assert scope.config_changes(versions) == [("a", "1", "2"), ("b.d", "{}", "–"), ("b.e", "–", "x" * 200 + "…")]
 
 
+def test_ranges_of_time() -> None:
+    assert words.span(3600 * 12, 3600 * 12) == "12 h" and words.span(86400 * 15, 86400 * 16) == "15–16 days"
+    assert words.span(600, 86400 * 4) == "10 min – 4 days"
+
+
 def test_limits_have_their_unit() -> None:
     told = [
         scope.limit(n, u)

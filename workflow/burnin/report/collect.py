@@ -8,6 +8,7 @@ a thousand nodes are hundreds of megabytes. What cannot be read is listed, never
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -203,9 +204,22 @@ def _read(job: tuple[str, Sequence[str]]) -> Part:
     """Read results; called in a process of its own."""
     folder, names = job
     part = Part([], {}, [], [])
+    # millions of objects are made and none of them is garbage: looking for it costs a fifth of the time
+    looking = gc.isenabled()
+    gc.disable()
+    try:
+        _read_each(Path(folder), names, part)
+    finally:
+        if looking:
+            gc.enable()
+    return part
+
+
+def _read_each(folder: Path, names: Sequence[str], part: Part) -> None:
+    """Add what stands in results to a part."""
     for name in names:
         try:
-            text = Path(folder, name).read_bytes()
+            text = (folder / name).read_bytes()
             part.manifest.append((hashlib.sha256(text).hexdigest(), name))
             result = json.loads(text)
             run = facts.run_facts(result)
@@ -214,7 +228,6 @@ def _read(job: tuple[str, Sequence[str]]) -> Part:
             part.unreadable.append(f"{name}: {type(error).__name__}: {error}")
             continue
         part.runs.append(run)
-    return part
 
 
 def _open_run(folder: Path, step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> OpenRun:

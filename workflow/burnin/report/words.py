@@ -52,6 +52,15 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h" if seconds < 72 * 3600 else f"{days} days"
 
 
+def span(low: float, high: float) -> str:
+    """Return a range of time spans; the unit once, if it is the same."""
+    one, other = duration(low), duration(high)
+    if one == other:
+        return one
+    (number, unit), (most, same) = one.split(" ", 1), other.split(" ", 1)
+    return f"{number}–{most} {unit}" if unit == same else f"{one} – {other}"
+
+
 def when(seconds: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
     """Return a moment in UTC."""
     return "–" if seconds is None else time.strftime(form, time.gmtime(seconds)) + " UTC"

@@ -41,9 +41,7 @@ def matrix(view: View) -> Table:
         first = names[0]
         entry = view.entry(first)
         hours = [view.hours(n) for n in names]
-        spent = words.duration(3600 * min(hours))
-        if words.duration(3600 * max(hours)) != spent:
-            spent += f" to {words.duration(3600 * max(hours))}"
+        spent = words.span(3600 * min(hours), 3600 * max(hours))
         out.append((
             Cell(words.listed(names), href=f"#{view.anchor(first)}" if entry["status"] == "failed" and len(names) == 1 else ""),
             *([] if alone else [Cell(f"{len(names):,}")]),

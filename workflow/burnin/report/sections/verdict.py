@@ -49,9 +49,9 @@ def headline(view: View) -> str:
     """Return the verdict with its numbers in one sentence."""
     by = view.by_status()
     total = len(view.facts.nodes)
-    told = [f"{len(by[s])} {s}" for s in ("failed", "suspect", "withdrawn", "repaired", "running") if by.get(s)]
+    told = [f"{len(by[s]):,} {s}" for s in ("failed", "suspect", "withdrawn", "repaired", "running") if by.get(s)]
     rest = f"; {', '.join(told)}" if told else ""
-    return f"{len(by.get('accepted', []))} of {words.count(total, 'node')} accepted{rest}."
+    return f"{len(by.get('accepted', [])):,} of {words.count(total, 'node')} accepted{rest}."
 
 
 def rule(view: View) -> str:
