@@ -68,10 +68,12 @@ tell that it is gone:
 |---|---|---|
 | `dcgmi diag` as a table, DCGM 2 and 3 | the `Warning` rows beside a `Pass`; a test with all its rows | `dcgmi diag -j` has the same as JSON, of which no line can be lost; a failed test ends the diagnostic with status 226, which a retest takes for no pass (through pdsh with `-S`) |
 | nccl-tests with `-N 0` | one whole cycle, header and rows; the last rows of the cycle that the time limit cut | a wrong sum shows in other cycles, too; `-N` with a number counts them |
+| nccl-tests | the line of parameters and "Reducing maxBytes" together: without them the sweep looks like one of smaller sizes | the plan's \
+own command line says the sizes |
 | HPCC | the head, so that what is left is a complete HPL | what is left is a whole HPL whose residual was checked; HPCC's other parts are not judged |
 | several outputs in one file | the whole beginning of the one that died, up to the next | a campaign writes one file an iteration |
 
-The fuzzer counts the first as `known exceptions`. In a campaign none of them is the only evidence: an output is read once, when the program
+The fuzzer counts what it meets of these as `known exceptions`. In a campaign none of them is the only evidence: an output is read once, when the program
 that wrote it has just ended, and the journal keeps the verdict, the exit status and the number of bytes; a probe's tools stand between frame
 lines with their exit status.
 

@@ -333,3 +333,11 @@ def test_skipping_info_messages_changes_nothing(tmp_path: Path, monkeypatch: pyt
     assert fast.verdict == "pass"
     assert kinds(fast) == {"nccl_port_error": 1}
     assert {r["network"] for r in fast.data["runs"]} == {"IB"}
+
+
+def test_a_hole_in_the_device_list_is_no_pass(tmp_path: Path) -> None:
+    text = (DATA / "nccl" / "2.13-allreduce-8gpu.log").read_text()
+    lines = [line for line in text.split("\n") if "Rank  3 " not in line]
+    reading = read_text("nccl", "\n".join(lines), tmp_path)
+    assert len(lines) == text.count("\n") and reading.verdict == "unknown"
+    assert "the device list names 7 of 8 ranks" in str(reading.problems)

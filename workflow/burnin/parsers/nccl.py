@@ -220,6 +220,8 @@ class _Run:
             why.append("only one rank took part: nothing was exchanged, bus bandwidth is 0 by definition")
         if complete and not endless and self.row_count and not self.sweep_ended() and not why and self.reduced is None:
             why.append("rows up to the largest requested size are missing")
+        if self.ranks_seen and self.max_rank + 1 != len(self.ranks_seen):
+            why.append(f"the device list names {len(self.ranks_seen)} of {self.max_rank + 1} ranks: lines are missing")
         expected = self.expected_total()
         if complete and self.short_cycles:
             why.append(f"{self.short_cycles} cycles have fewer rows than the sweep has sizes")
@@ -960,9 +962,6 @@ class Parser:
             where = f"run {i + 1} (line {run.line}): " if len(self.runs) > 1 else ""
             for sentence in why:
                 self._problem(where + sentence)
-            listed = len(run.ranks_seen)
-            if run.ranks_seen and run.max_rank + 1 != listed and i == 0:
-                self._problem(f"the device list names {listed} of {run.max_rank + 1} ranks")
             records.append(run.to_dict(self.job.network()))
         reading.complete = bool(records) and all(r["complete"] for r in records) and not self.damaged
         if "fail" in verdicts or "out_of_bounds" in self.found.counts or "wrong_elements" in self.found.counts:
