@@ -97,6 +97,7 @@ class _Run:
         self.ranks_seen: set[int] = set()
         self.duplicate_rank = False
         self.max_rank = -1
+        self.elided = False
         self.side: tuple[str, ...] = _DEFAULT_SIDE
         self.two_sides = True
         self.in_place_first = False
@@ -220,7 +221,7 @@ class _Run:
             why.append("only one rank took part: nothing was exchanged, bus bandwidth is 0 by definition")
         if complete and not endless and self.row_count and not self.sweep_ended() and not why and self.reduced is None:
             why.append("rows up to the largest requested size are missing")
-        if self.ranks_seen and self.max_rank + 1 != len(self.ranks_seen):
+        if self.ranks_seen and self.max_rank + 1 != len(self.ranks_seen) and not self.elided:
             why.append(f"the device list names {len(self.ranks_seen)} of {self.max_rank + 1} ranks: lines are missing")
         expected = self.expected_total()
         if complete and self.short_cycles:
@@ -481,6 +482,8 @@ class Parser:
             else:
                 self.reduced = int(m["n"])
             return []
+        if head == "..." and c == "#" and self.run is not None:
+            self.run.elided = True  # somebody left lines of the device list out, and says so
         self.other_lines += 1
         return []
 
@@ -962,6 +965,8 @@ class Parser:
             where = f"run {i + 1} (line {run.line}): " if len(self.runs) > 1 else ""
             for sentence in why:
                 self._problem(where + sentence)
+            if run.elided and run.max_rank + 1 != len(run.ranks_seen):
+                self._problem(f"the device list names {len(run.ranks_seen)} of {run.max_rank + 1} ranks")
             records.append(run.to_dict(self.job.network()))
         reading.complete = bool(records) and all(r["complete"] for r in records) and not self.damaged
         if "fail" in verdicts or "out_of_bounds" in self.found.counts or "wrong_elements" in self.found.counts:
