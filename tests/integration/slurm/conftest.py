@@ -107,11 +107,11 @@ class Campaign:
         self.result = folder / "results" / "t"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start the head; its output goes to `log`."""
         command = [
             sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--profile", str(ROOT / "profiles" / "slurm"),
-            "--configfile", "test.yaml", "--burnin-poll-seconds", "1",
+            "--configfile", "test.yaml", "--burnin-poll-seconds", "1", *arguments,
         ]  # fmt: skip
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
