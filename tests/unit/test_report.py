@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 import html5lib
 import pytest
+from burnin import simulate
 from burnin.campaign import Campaign
 from burnin.cli import cli
 from burnin.config import from_file
@@ -163,6 +164,24 @@ def test_runs_that_look_for_a_fault_are_no_peers(facts: Facts) -> None:
     assert {r.step for r in isolating} == {"x8"}
     peers = speed.complete(view, "x8", "nccl", "all_reduce")
     assert peers and not any(view.isolates(r) for r in peers) and {len(r.nodes) for r in peers} == {8}
+
+
+def test_baselines_and_other_workloads_have_their_place(facts: Facts) -> None:
+    config = json.loads(json.dumps(facts.config))
+    config["criteria"]["baselines"] = [
+        {"workload": "nccl", "command": "all_reduce", "nodes": 2, "value": 373.0, "unit": "GB/s", "band": 0.05, "origin": "validation",
+         "date": "2026-11-10", "n": 12},
+    ]  # fmt: skip
+    config["workloads"].append("squad")
+    item = simulate.iteration(0, "squad", 91.2, unit="%", facts={"exact_match": 84.1})
+    command = next(iter(config["workload_definitions"]["squad"]["commands"]))
+    result = simulate.result("single", 0, "squad", "dgx01", ["dgx01"], iterations=[item | {"command": command}])
+    more = dataclasses.replace(facts, config=config, runs=[*facts.runs, of.run_facts(result)])
+    tree = parsed(page.render(more))
+    assert "91.2" in text_of(section(tree, "squad")) and "Median, %" in text_of(section(tree, "squad"))
+    nccl = text_of(section(tree, "nccl"))
+    assert "373, at most 5 % worse (validation, 2026-11-10)" in nccl and "baseline 373" in nccl
+    assert "median of 12 values" in text_of(section(tree, "criteria"))
 
 
 def test_what_comes_from_logs_configs_and_names_is_text(facts: Facts) -> None:

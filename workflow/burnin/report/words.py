@@ -61,9 +61,9 @@ def span(low: float, high: float) -> str:
     return f"{number}–{most} {unit}" if unit == same else f"{one} – {other}"
 
 
-def when(seconds: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
+def when(seconds: float | None, form: str = "%Y-%m-%d %H:%M UTC") -> str:
     """Return a moment in UTC."""
-    return "–" if seconds is None else time.strftime(form, time.gmtime(seconds)) + " UTC"
+    return "–" if seconds is None else time.strftime(form, time.gmtime(seconds))
 
 
 def count(number: int, what: str, plural: str = "") -> str:

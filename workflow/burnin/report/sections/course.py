@@ -223,7 +223,11 @@ def _heats(view: View) -> Table:
             Cell(told or "all passed", "ok" if not told else ""),
         ))  # fmt: skip
     return Table(
-        ("Began", "Heat", "Took", "Who", "Outcome"), rows, "Heats and repairs, in order", frozenset({2}), stack=True
+        ("Began (UTC)", "Heat", "Took", "Who", "Outcome"),
+        rows,
+        "Heats and repairs, in order",
+        frozenset({2}),
+        stack=True,
     )
 
 
