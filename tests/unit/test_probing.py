@@ -7,7 +7,6 @@ import gzip
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from burnin import storage
@@ -30,21 +29,23 @@ def names(count: int) -> list[str]:
     return [f"n{i:02d}" for i in range(1, count + 1)]
 
 
-def world(folder: Path, count: int, per_day: int = 24, workload: str = "cat hpl.txt", **changes: Any) -> World:
+def world(
+    folder: Path, count: int, per_day: int = 24, workload: str = "cat hpl.txt", mode: str = "act", launch: str = LAUNCH
+) -> World:
     """Return a campaign of one group of several nodes whose probes read a file of each node."""
     for name in names(count):
         (folder / f"sdr-{name}").write_text(FAN.format("ok", 11760))
     watch = {
-        "mode": "act",
+        "mode": mode,
         "probe_every_minutes": 0.02,
         "hang_factor": 5,
         "hang_first_seconds": 60,
         "hang_least_seconds": 60,
     }
-    found = World(folder, workload, f"n[01-{count:02d}]", watch=watch, **changes)
+    found = World(folder, workload, f"n[01-{count:02d}]", watch=watch)
     document = dict(found.campaign.config.document)
     document["probes"] = {
-        "timeout_seconds": 20, "keep_per_day": per_day, "once": dict(ONCE), "launch": f"env NODES='{' '.join(names(count))}' {LAUNCH}",
+        "timeout_seconds": 20, "keep_per_day": per_day, "once": dict(ONCE), "launch": f"env NODES='{' '.join(names(count))}' {launch}",
         "commands": {"ipmi": f"sh -c 'cat {folder}/sdr-$SLURMD_NODENAME'"},
     }  # fmt: skip
     stored = found.campaign.dir / "config.json"
@@ -128,6 +129,28 @@ def test_what_a_file_said_that_is_not_kept_stands_in_the_journal(tmp_path: Path)
     assert found["file"] == "attempt0/journal.jsonl"
     line = (run.result.parent / found["file"]).read_text().splitlines()[found["line"] - 1]
     assert "FAN6_F" in line and journal.parse(line.encode() + b"\n")[0][0]["when"] == during
+
+
+def test_where_only_observed_a_finding_ends_no_run_and_the_gate_still_decides(tmp_path: Path) -> None:
+    run = world(tmp_path, 2, mode="observe", workload="sh -c 'sleep 0.7; cat hpl.txt'")
+    (tmp_path / "sdr-n02").write_text(FAN.format("cr", 0))
+    result = run.run()
+    assert result["state"] == "complete" and len(result["iterations"]) == 3
+    gate = run.campaign.make_gate("single", 0, "test")
+    assert gate["outcome"] == {"n01": "owes", "n02": "failed"} and gate["findings"][0]["fault"] == "fan_failed"
+
+
+@pytest.mark.parametrize("trouble", ["exit 9", "sleep 100"], ids=["fails", "hangs"])
+def test_a_watch_that_fails_while_a_run_goes_on_fails_nobody(tmp_path: Path, trouble: str) -> None:
+    launch = f"sh -c 'case $3 in *during*) {trouble};; esac; for n in $NODES; do SLURMD_NODENAME=$n \"$@\" & done; wait' launch"
+    run = world(tmp_path, 2, workload="sh -c 'sleep 0.7; cat hpl.txt'", launch=launch)
+    stored = run.campaign.dir / "config.json"
+    stored.write_text(stored.read_text().replace('"timeout_seconds": 20', '"timeout_seconds": 1'))
+    result = run.run()
+    assert result["state"] == "complete" and len(result["iterations"]) == 3
+    during = [w for w in result["probes"] if w.startswith("during-")]
+    assert during and all(p["tools"] == {"ipmi": "unknown"} for w in during for p in result["probes"][w].values())
+    assert set(run.campaign.make_gate("single", 0, "test")["outcome"].values()) == {"passed"}
 
 
 def test_a_probe_that_was_cut_leaves_nothing_that_the_next_takes_for_its_own(tmp_path: Path) -> None:
