@@ -349,6 +349,30 @@ def test_an_id_given_out_again_is_not_ours(head: Head) -> None:
     assert head.jobs.cancel_all() == [] and head.slurm.cancelled() == []
 
 
+def test_where_there_is_no_slurm_it_does_not_wait_for_ever(head: Head) -> None:
+    head.slurm.down = True
+    head.jobs.begin([head.result("one")])
+    assert head.rounds(11) == {}
+    outcome = head.rounds(2)[head.result("one")]
+    assert not outcome.ok and "Slurm does not answer" in outcome.text and "scontrol ping" in outcome.text
+    assert head.slurm.count("sbatch") == 0 and head.rounds(10) == {}
+
+
+def test_one_that_answered_before_is_waited_for_an_hour_and_jobs_that_run_for_ever(head: Head) -> None:
+    head.jobs.begin([head.result("one")])
+    head.start("one")
+    head.rounds(1)
+    head.slurm.down = True
+    head.jobs.begin([head.result("four")])
+    assert head.rounds(300) == {}
+    done = head.rounds(100)
+    assert set(done) == {head.result("four")} and not done[head.result("four")].ok
+    head.slurm.down = False
+    head.finish("one")
+    head.job("one").state = "COMPLETED"
+    assert head.rounds(1)[head.result("one")].ok
+
+
 def test_slurmctld_away_and_back(head: Head) -> None:
     head.jobs.begin([head.result("one")])
     head.start("one")

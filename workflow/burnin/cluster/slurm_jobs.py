@@ -30,6 +30,7 @@ from burnin.runs.spec import RunSpec
 PARALLEL = 8  # submissions at a time: slurmctld takes some 25 a second, more of us would only queue up there
 GRACE_SECONDS = 20.0  # a result written on a node may reach the head's view of shared storage this much later
 SUBMIT_PATIENCE_SECONDS = 3600.0  # how long a submission is tried again while nobody answers
+FIRST_PATIENCE_SECONDS = 120.0  # the same for a head that never got an answer: there may be no Slurm here at all
 BACKOFF_SECONDS = (2.0, 5.0, 10.0, 30.0, 60.0)
 COMPLETING_SECONDS = 900.0  # a job without a result that is still "completing" after this is counted as dead
 REPEAT_SECONDS = 300.0  # the same trouble is told again after this
@@ -120,6 +121,7 @@ class SlurmJobs:
         self._stopping = False
         self._cancel: set[str] = set()  # declared dead or doubled, Slurm has not confirmed yet
         self._silent_since: float | None = None
+        self._answered = False  # whether Slurm ever did
         self._told = 0.0
 
     # --- begin ------------------------------------------------------------------------------------------------------
@@ -165,6 +167,7 @@ class SlurmJobs:
         if queue is None:
             for tracked in wanted:
                 tracked.next_try = now + BACKOFF_SECONDS[0]
+                tracked.first_try = tracked.first_try if tracked.first_try is not None else now
             return {}
         ours: dict[tuple[str, str], list[QueueJob]] = {}
         names: dict[str, list[QueueJob]] = {}
@@ -266,7 +269,7 @@ class SlurmJobs:
                 return {}
             queue = self._look()
             if queue is None:
-                return {}
+                return self._give_up()
             done: dict[Path, Outcome] = {}
             now = self.clock()
             due = [t for t in self._jobs.values() if t.job_id is None and t.next_try <= now]
@@ -283,9 +286,27 @@ class SlurmJobs:
                 self._jobs.pop(path, None)
             return done
 
+    def _give_up(self) -> dict[Path, Outcome]:
+        """Return the runs that were never submitted, once Slurm has been silent for too long: nothing goes on without a job."""
+        now = self.clock()
+        patience = SUBMIT_PATIENCE_SECONDS if self._answered else FIRST_PATIENCE_SECONDS
+        cure = "see that slurmctld answers on this host (scontrol ping), then start the same command again"
+        done = {
+            path: Outcome(
+                False,
+                f"Slurm does not answer ({self.slurm.trouble}): {t.spec.run_id} was not submitted\n  What to do: {cure}",
+            )
+            for path, t in self._jobs.items()
+            if t.job_id is None and t.first_try is not None and now - t.first_try >= patience
+        }
+        for path in done:
+            self._jobs.pop(path)
+        return done
+
     def _look(self) -> dict[str, QueueJob] | None:
         """One squeue; says so when Slurm stops answering, and when it answers again."""
         queue = self.slurm.squeue()
+        self._answered = self._answered or queue is not None
         now = self.clock()
         if queue is None:
             if self._silent_since is None:
