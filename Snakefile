@@ -71,5 +71,9 @@ onstart:
     flow.prepare()
 
 
+onsuccess:
+    shell("burnin show {CAMPAIGN:q} >&2 || true")
+
+
 onerror:
     shell("burnin why-stopped {CAMPAIGN:q}")

@@ -191,7 +191,7 @@ def judge_heat(gate: Path) -> None:
 def summarise(summary: Path) -> None:
     """Write SUMMARY from all gates."""
     campaign = _campaign(summary.parent)
-    click.echo(_verdict_text(campaign.write_summary()), err=True)
+    campaign.write_summary()  # the verdict is printed when all is over, by burnin show
     _publish(campaign)
 
 
