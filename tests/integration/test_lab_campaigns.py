@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+from burnin.errors import CampaignError
+from burnin.report.write import write
 from burnin.runs.journal import completed
 
 from tests.integration.campaigns import QUICK, ROOT, Lab
@@ -89,6 +92,20 @@ def test_any_number_of_healthy_nodes_is_accepted(tmp_path: Path, nodes: str) -> 
     assert "ACCEPTED" in made["report.html"] and "<failure" not in made["junit.xml"]
     for node in lab.statuses():
         assert all(node in text for text in made.values()), node
+
+
+def test_a_campaign_that_is_over_has_its_report_with_a_new_version_of_burnin_too(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, nodes="dgx01", workloads=["hpl"], windows={"hpl": {"default": {"iterations": 1}}})
+    lab.snakemake()
+    path = lab.dir / "config.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    del stored["config"]["isolation"]
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    with pytest.raises(CampaignError, match="of another version"):
+        write(lab.dir)
+    done = lab.snakemake()
+    assert "Nothing to be done" in done.stdout + done.stderr
+    write(lab.dir)
 
 
 def test_the_dry_run_shows_the_whole_ladder_before_and_in_the_middle(tmp_path: Path) -> None:

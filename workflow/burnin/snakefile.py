@@ -129,6 +129,9 @@ class Workflow:
                 print(
                     f"burnin: {node} is in service again ({state}): it runs what it owes", file=sys.stderr, flush=True
                 )
+            if (self.campaign.dir / "config.json").exists():
+                # a campaign that is over executes nothing, and its config must follow a new version of burnin all the same
+                self.campaign.begin()
         if forced := self._forced_runs():
             if not self.projecting():
                 self.campaign.take_away(forced)
