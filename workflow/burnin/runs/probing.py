@@ -237,7 +237,8 @@ class _Once:
 
 def readers() -> int:
     """Return how many processes read: as many as this one may use processors."""
-    return min(MOST_READERS, len(os.sched_getaffinity(0)))
+    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_READERS, ours)
 
 
 def _folder(attempt: Path, name: str) -> Path:

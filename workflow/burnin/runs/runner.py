@@ -165,19 +165,19 @@ class Runner:
             return ""  # no iteration: the next pass of the loop starts the same one again
         self._silent_since = None
         summary = results.read_output(self.spec, path)
-        changed = self._nccl(path)
+        changed = self._nccl(path, self.spec.command_name(iteration))
         summary["signals"] += changed
         self._note("end", seq=seq, exit=status, ended=ended, bytes=path.stat().st_size, summary=summary)
         if "training" in self.spec.definition and self.spec.step != "resume":
             self._drop_checkpoints(checkpoints)
         return watched.reason or _why_not_passed(summary, status) or next((str(c["text"]) for c in changed), "")
 
-    def _nccl(self, output: Path) -> list[dict[str, Any]]:
-        """Return what the output says of NCCL's version, if it is not the one that the workload began with."""
+    def _nccl(self, output: Path, command: str) -> list[dict[str, Any]]:
+        """Return what the output says of NCCL's version, if it is not the one that the command began with."""
         found = stack.nccl_version(output)
         if found is None:
             return []
-        name = f"nccl of {self.spec.workload}"
+        name = f"nccl of {self.spec.workload} {command}"  # each may have a container of its own
         return stack.changed(self.frozen.compare(None, {name: found[0]}), {name: found[1]}, "the output")
 
     def _containers(self) -> str:
