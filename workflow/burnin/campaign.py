@@ -501,7 +501,8 @@ class Campaign:
         if bad:
             raise CampaignError(
                 f"{', '.join(bad)} did not pass in {result.parent.relative_to(self.dir)}: running it again proves nothing",
-                "repair the node and record it (burnin repair): then it runs everything again",
+                "repair the node and record it (burnin repair): then it runs everything again; name other runs by themselves "
+                "(x2/heat0/hpl/GROUP)",
             )
 
     def note_reruns(self, results: Sequence[Path]) -> None:

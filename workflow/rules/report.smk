@@ -16,6 +16,8 @@ rule report:
         table=f"{CAMPAIGN}/summary.csv",
         junit=f"{CAMPAIGN}/junit.xml",
         hashes=f"{CAMPAIGN}/report.sha256",
+    params:
+        folder=lambda wildcards, input: input.summary.rpartition("/")[0],
     log:
         f"{CAMPAIGN}/report.log",
     conda:
@@ -23,4 +25,4 @@ rule report:
     message:
         "report"
     shell:
-        "burnin report {CAMPAIGN:q} 2>&1 | tee {log:q} >&2"
+        "burnin report {params.folder:q} 2>&1 | tee {log:q} >&2"
