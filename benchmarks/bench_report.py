@@ -111,8 +111,9 @@ def _open_stage(campaign: Campaign) -> tuple[str, int] | None:
 def _repairs(world: World) -> bool:
     """Let the technician come: what has a fix is repaired. Tells whether anything was."""
     done = False
+    nodes = world.campaign.write_summary()["nodes"]
     for fault in world.faults:
-        if fault.fix and fault.node not in world.repaired:
+        if fault.fix and fault.node not in world.repaired and nodes[fault.node]["status"] == "failed":
             part = {"fan": "FAN6", "link": "mlx5_3"}.get(fault.kind, "node")
             world.clock += 1800
             world.campaign.record_repair(

@@ -299,6 +299,26 @@ def test_a_campaign_that_stopped_says_why_and_what_to_do(facts: Facts) -> None:
     assert "Step x8 could not be run" in told and "No preflight was made" in told
 
 
+def test_nodes_without_gpus_and_fabric_and_a_campaign_before_its_first_run(tmp_path: Path) -> None:
+    bare = {
+        "workloads": ["hpl"],
+        "gpus_per_node": 0,
+        "hcas": "",
+        "resume_test": {"workload": None, "steps_after_checkpoint": 5},
+    }
+    write(bench_report.build(tmp_path / "cpu", 2, faults=[], iterations=FEW, **bare))
+    tree = parsed((tmp_path / "cpu" / "simulated" / "report.html").read_text(encoding="utf-8"))
+    assert "ACCEPTED" in text_of(tree.find(".//header")) and "GPUs in accepted nodes" not in text_of(
+        section(tree, "verdict")
+    )
+    assert "Not part of this campaign" in text_of(section(tree, "resume"))
+    write(bench_report.build(tmp_path / "empty", 2, faults=[], heats=0))
+    empty = parsed((tmp_path / "empty" / "simulated" / "report.html").read_text(encoding="utf-8"))
+    assert "2 running" in text_of(section(empty, "verdict")) and "No node failed." in text_of(
+        section(empty, "failures")
+    )
+
+
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     made = bench_report.build(tmp_path, 2, faults=[], iterations=FEW)
     whole = made / "single" / "heat0" / "nccl" / "dgx1" / "result.json"
