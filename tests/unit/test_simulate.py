@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from burnin import scenarios
 from burnin import simulate as world
-from burnin.ladder import is_gate, next_heat, replay
+from burnin.ladder import heat_of_standing, is_gate, next_heat, replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 
 @given(st.integers(0, 10**9))
@@ -90,7 +93,77 @@ def test_the_check_sees_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "(a)" in found(blind)
     assert "(b)" in found(hasty)
     assert "(f)" in found(moody)
-    assert found(honest) == set()
+
+
+class Operators(RuleBasedStateMachine):
+    """Whatever operators do, in whatever order, to a cluster with some faults: nothing of (a)-(g) happens."""
+
+    @initialize(
+        seed=st.integers(0, 10**6),
+        count=st.integers(2, 9),
+        kinds=st.lists(st.sampled_from(["signal", "mute", "crash"]), max_size=2),
+    )
+    def cluster(self, seed: int, count: int, kinds: list[str]) -> None:
+        config = replace(
+            world.ladder_of(count, ["nccl"]),
+            workloads={**world.ladder_of(count, ["nccl"]).workloads, "retest": ("diag",)},
+        )
+        faults = [
+            world.Fault((config.nodes[(seed + i) % count],), how, (), 1 + (seed + i) % count)
+            for i, how in enumerate(kinds)
+        ]
+        self.sim = world.Simulation(seed, config, faults, repairs=[])
+        self.chance = random.Random(seed)
+
+    @rule()
+    def heat(self) -> None:
+        standing = replay(self.sim.config, self.sim.events)
+        heat = heat_of_standing(self.sim.config, standing)
+        if heat is not None and len(self.sim.heats) < 60:
+            world.advance(self.sim, heat, standing, self.chance)
+
+    @rule(number=st.integers(0, 8), state=st.sampled_from(["CANCELLED", "TIMEOUT", "VANISHED", "unread"]))
+    def disturb(self, number: int, state: str) -> None:
+        heat = heat_of_standing(self.sim.config, replay(self.sim.config, self.sim.events))
+        if heat is not None and heat.heat < 2:
+            self.sim.operator[heat.step, heat.heat] = state
+
+    @rule(number=st.integers(0, 8))
+    def drain(self, number: int) -> None:
+        node = self.sim.config.nodes[number % len(self.sim.config.nodes)]
+        if node not in self.sim.drained():
+            self.sim.drains.append((node, len(self.sim.heats), None))
+
+    @rule()
+    def everybody_is_back(self) -> None:
+        now = len(self.sim.heats)
+        self.sim.drains = [(n, start, now if end is None else end) for n, start, end in self.sim.drains]
+        for node in replay(self.sim.config, self.sim.events).withdrawn:
+            self.sim.events.append({"returned": {"kind": "returned", "node": node, "state": "IDLE", "time": 1.0}})
+
+    @rule(fixes=st.booleans())
+    def repair(self, fixes: bool) -> None:
+        standing = replay(self.sim.config, self.sim.events)
+        out = sorted([*standing.failed, *standing.unresolved])
+        if out and len(standing.repairs.get(out[0], [])) < 2:
+            world._repair(self.sim, out[:1], False, fixes)
+
+    @rule()
+    def add_a_node(self) -> None:
+        if len(self.sim.config.nodes) < 10:
+            self.sim.config = scenarios.with_another_node(self.sim.config)
+
+    @invariant()
+    def nothing_broke(self) -> None:
+        assert not hasattr(self, "sim") or self.sim.broken == []
+
+    def teardown(self) -> None:
+        if hasattr(self, "sim"):
+            assert world.violations(world.drive(self.sim)) == []
+
+
+TestOperators = Operators.TestCase
+TestOperators.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 
 
 def test_a_campaign_in_words() -> None:

@@ -98,6 +98,7 @@ class Simulation:
     grows: int | None = None  # the heat of all before which the config gets another node
     repairs: list[dict[str, Any]] | None = None  # of a file: node or link -> fixes; None: by chance
     windows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # workload -> step or default -> hours
+    kept: list[dict[str, Any]] = field(default_factory=list)  # all results so far
     tests: int = 0
     rounds: int = 0
     hours: float = 0.0

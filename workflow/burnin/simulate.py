@@ -254,7 +254,6 @@ def drive(sim: Simulation, check: bool = True, most_heats: int = 400) -> Simulat
     """Drive a campaign to its end: heats, gates, repairs, and what operators do in the meantime."""
     chance = random.Random(f"course {sim.seed}")
     repaired: dict[str, int] = {}
-    kept: list[dict[str, Any]] = []
     while True:
         if sim.grows is not None and len(sim.heats) >= sim.grows:
             sim.config, sim.grows = with_another_node(sim.config), None
@@ -266,7 +265,8 @@ def drive(sim: Simulation, check: bool = True, most_heats: int = 400) -> Simulat
         if _repaired(sim, standing, heat is None, chance, repaired):
             continue
         if heat is None:
-            if not any(end is not None and n in standing.withdrawn for n, _, end in sim.drains):
+            now = len(sim.heats)
+            if not any(end is not None and end > now and n in standing.withdrawn for n, _, end in sim.drains):
                 return sim
             # time passes: whoever comes back some day is back at the next start
             sim.drains = [(n, a, b if b is None else min(b, len(sim.heats))) for n, a, b in sim.drains]
@@ -274,29 +274,34 @@ def drive(sim: Simulation, check: bool = True, most_heats: int = 400) -> Simulat
         if len(sim.heats) >= most_heats:
             sim.broken.append(f"(e) the campaign does not end: {len(sim.heats)} heats")
             return sim
-        gate, results = _gate(sim, heat, kept)
-        if check:
-            _check_heat(sim, heat, standing.passed, standing.roster(sim.config.nodes))
-            if chance.random() < 0.3:
-                _check_order(sim, heat, gate, results, kept, chance)
-        _count(sim, heat, results)
-        for node, outcome in gate["outcome"].items():
-            if outcome == "failed" and not any(f.nodes == (node,) for f in sim.faults):
-                sim.broken.append(f"(b) {node} failed in {heat.step}/heat{heat.heat} and is healthy")
-        sim.heats.append((heat, len(sim.events), len(standing.roster(sim.config.nodes))))
-        sim.configs.append(sim.config)
-        sim.events.append(gate)
-        kept += results.values()
-        if gate["stopped"]:
-            sim.stops += 1
-            if gate["stopped"]["kind"] not in ("cancelled", "time_limit", "died", "inconclusive"):
-                sim.config_fault = None  # the operator follows the cure
-            elif gate["stopped"]["kind"] == "inconclusive":
-                for fault in (f for f in sim.faults if f.how == "unread"):
-                    fault.fixed = True  # ... and makes the tools work
-            if sim.stops > 10:
-                sim.broken.append(f"(e) it stops again and again: {gate['stopped']['text']}")
-                return sim
+        advance(sim, heat, standing, chance if check else None)
+        if sim.stops > 10:
+            sim.broken.append(f"(e) it stops again and again: {sim.gates()[-1]['stopped']['text']}")
+            return sim
+
+
+def advance(sim: Simulation, heat: Heat, standing: Standing, chance: random.Random | None) -> None:
+    """Run a heat and its gate; with `chance` it is held against (d) and, now and then, (f)."""
+    gate, results = _gate(sim, heat, sim.kept)
+    if chance:
+        _check_heat(sim, heat, standing.passed, standing.roster(sim.config.nodes))
+        if chance.random() < 0.3:
+            _check_order(sim, heat, gate, results, sim.kept, chance)
+    _count(sim, heat, results)
+    for node, outcome in gate["outcome"].items():
+        if outcome == "failed" and not any(f.nodes == (node,) for f in sim.faults):
+            sim.broken.append(f"(b) {node} failed in {heat.step}/heat{heat.heat} and is healthy")
+    sim.heats.append((heat, len(sim.events), len(standing.roster(sim.config.nodes))))
+    sim.configs.append(sim.config)
+    sim.events.append(gate)
+    sim.kept += results.values()
+    if gate["stopped"]:
+        sim.stops += 1
+        if gate["stopped"]["kind"] not in ("cancelled", "time_limit", "died", "inconclusive"):
+            sim.config_fault = None  # the operator follows the cure
+        elif gate["stopped"]["kind"] == "inconclusive":
+            for fault in (f for f in sim.faults if f.how == "unread"):
+                fault.fixed = True  # ... and makes the tools work
 
 
 def _context(heat: Heat, events: Sequence[Mapping[str, Any]], kept: Sequence[Mapping[str, Any]]) -> Context:
