@@ -16,12 +16,12 @@ rule report:
         table=f"{CAMPAIGN}/summary.csv",
         junit=f"{CAMPAIGN}/junit.xml",
         hashes=f"{CAMPAIGN}/report.sha256",
-    params:
-        folder=lambda wildcards, input: input.summary.rpartition("/")[0],
     log:
         f"{CAMPAIGN}/report.log",
     conda:
         "../envs/burnin.yaml"
+    params:
+        folder=lambda wildcards, input: input.summary.rpartition("/")[0],
     message:
         "report"
     shell:
