@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER := tests/integration/slurm/cluster.sh
 
-.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-read bench-probes bench-overhead bench-grouping fuzz slurm-up slurm-down drmaa-up drmaa-down dag
+.PHONY: help venv demo demo-clean test lint format lock bench-dag bench-status bench-read bench-probes bench-overhead bench-grouping fuzz slurm-up slurm-down drmaa-up drmaa-down dag
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -59,6 +59,10 @@ lock: $(READY)
 ## make bench-dag   time of snakemake -n for 64, 256 and 1,024 nodes
 bench-dag: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/bench_dag.py
+
+## make bench-status  what one look at a campaign of 64, 256 and 1,024 nodes costs
+bench-status: $(READY)
+	$(BIN)/python benchmarks/bench_status.py
 
 ## make bench-read  reading big logs against grep on the same file
 bench-read: $(READY)
