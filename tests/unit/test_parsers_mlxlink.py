@@ -99,3 +99,8 @@ def test_ports_of_a_loop() -> None:
 def test_a_range_cut_in_its_middle_is_unreadable() -> None:
     text = (DATA / TOOL / "cm-ib-ndr-optic-healthy.txt").read_text()
     assert fed(TOOL, text[: text.rindex("..5.0]")], whole=True).verdict == "unknown"
+
+
+def test_an_empty_output_is_unknown() -> None:
+    reading = fed(TOOL, '{\n    "result": {\n        "output": {\n    }\n}}')
+    assert reading.verdict == "unknown" and reading.problems

@@ -304,7 +304,8 @@ class Parser(HostedParser):
         def say(kind: str, key: str, **more: Any) -> None:
             line = port.lines.get(key, port.line)
             more.setdefault("device", port.device)
-            out.extend(self.emit(signal(kind, line, port.raw.get(key, port.sections[0]), pre, **more)))
+            text = port.raw.get(key, port.sections[0] if port.sections else "no section of mlxlink's output is here")
+            out.extend(self.emit(signal(kind, line, text, pre, **more)))
 
         def unreadable(key: str, what: str) -> None:
             value = port.fields.get(key, "missing")
