@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -53,9 +54,23 @@ def test_a_node_that_fails_at_x4_is_repaired_and_catches_up(tmp_path: Path) -> N
 
 def test_a_repaired_link_lets_both_ends_in_again(tmp_path: Path) -> None:
     fault = {"kind": "fabric_slow", "between": ["dgx01", "dgx02"], "part": "leaf1"}
-    lab = Lab(tmp_path, [fault], nodes="dgx[01-04]", windows={"nccl": {"default": {"iterations": 1}}})
+    lab = Lab(
+        tmp_path,
+        [fault],
+        nodes="dgx[01-04]",
+        isolation={"shows": 0.5, "missed": 0.15, "windows": {"nccl": {"iterations": 1}}},
+    )
     lab.snakemake()
     assert [link["between"] for link in lab.summary["links"]] == [[["dgx01"], ["dgx02"]]]
+    plans = [json.loads(path.read_text()) for path in lab.dir.glob("*/heat*/plan.json")]
+    short = {
+        (plan["step"], plan["heat"], name)
+        for plan in plans
+        for name, group in plan["groups"].items()
+        if group["isolation"] and group["windows"] == {"nccl": {"iterations": 1}}
+    }
+    tested = [d for d in lab.results().values() if (d["step"], d["heat"], d["group"]) in short]
+    assert tested and {d["window"]["iterations"] for d in tested} == {1}
     before = started(lab)
     call(lab, "dctech", "fabric", "leaf1")
     said = call(
