@@ -49,7 +49,11 @@ def test_a_part_is_frozen_when_it_is_first_seen_until_a_repair_a_look_or_the_ope
     assert frozen(world).compare("n1", {"kernel": "6.2"}) == [("kernel", "6.1", "6.2")]
     assert frozen(world).unknown("n1", {"kernel": "6.1"}) == ["driver"]
     assert Frozen(config, ["n2"]).compare("n2", {"driver": "535"}) == [], "each node is compared with itself"
-    (config.campaign_dir / "repairs.jsonl").write_text(json.dumps({"node": "n1"}) + "\n")
+    records = config.campaign_dir / "repairs.jsonl"
+    records.write_text(json.dumps({"kind": "returned", "node": "n1"}) + "\n")
+    assert frozen(world).compare("n1", {"driver": "560"}) == [("driver", "550", "560")], "it was away, not repaired"
+    with records.open("a") as file:
+        file.write(json.dumps({"node": "n1"}) + "\n")
     assert frozen(world).compare("n1", {"driver": "570"}) == [], "a repair may bring another part"
     assert frozen(world).compare("n1", {"driver": "550"}) == [("driver", "570", "550")]
     document = {"containers": [], "nodes": {"n1": {"stack": {"driver": "580"}}}}

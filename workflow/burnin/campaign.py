@@ -158,11 +158,10 @@ class Campaign:
         """
         path = self.dir / "repairs.jsonl"
         found = []
-        for line in path.read_bytes().split(b"\n") if path.exists() else []:
+        for record in storage.records(path)[0]:
             try:
-                record = json.loads(line)
                 storage.check(record, "repair", path)
-            except (ValueError, EvidenceError):
+            except EvidenceError:
                 continue
             found.append(record)
         return found

@@ -69,16 +69,7 @@ def metrics_now(campaign: Campaign) -> str:
 
 def records(campaign: Campaign) -> list[dict[str, Any]]:
     """Return what was told, and what was tried, in order; a torn line was never recorded."""
-    path = campaign.dir / RECORD
-    found = []
-    for line in path.read_bytes().split(b"\n") if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and {"key", "state", "time"} <= set(record):
-            found.append(record)
-    return found
+    return [r for r in storage.records(campaign.dir / RECORD)[0] if {"key", "state", "time"} <= set(r)]
 
 
 def test(campaign: Campaign) -> str:

@@ -102,6 +102,26 @@ def append_line(path: Path, line: str) -> None:
         os.close(handle)
 
 
+def records(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the records of an append-only file, one JSON object a line, and how many lines are none.
+
+    A line that is torn was never recorded: whoever wrote it was killed before `append_line` returned.
+    """
+    found, torn = [], 0
+    for line in path.read_bytes().split(b"\n") if path.exists() else []:
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict):
+            found.append(record)
+        else:
+            torn += 1
+    return found, torn
+
+
 #: What a compressed raw file's name has more than the name by which evidence calls it.
 COMPRESSED = ".gz"
 

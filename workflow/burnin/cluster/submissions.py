@@ -39,17 +39,11 @@ class Submissions:
 
     def records(self) -> list[dict[str, Any]]:
         """Return this run's records in order; a torn line is as if it had not been written."""
-        if not self.path.exists():
-            return []
-        found = []
-        for line in self.path.read_bytes().splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict) and record.get("run") == self.run_id and isinstance(record.get("event"), str):
-                found.append(record)
-        return found
+        return [
+            record
+            for record in storage.records(self.path)[0]
+            if record.get("run") == self.run_id and isinstance(record.get("event"), str)
+        ]
 
     def last_open(self) -> Open | None:
         """Return the newest submission that has not ended, or None."""

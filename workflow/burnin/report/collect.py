@@ -150,17 +150,9 @@ def _decisions(found: Facts, folder: Path) -> None:
 
 def _records(folder: Path, name: str, unreadable: list[str]) -> list[Mapping[str, Any]]:
     """Return the records of an append-only file; a line that is cut was never written, and is said."""
-    path = folder / name
-    records: list[Mapping[str, Any]] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            unreadable.append(f"{name}: a line that is cut")
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records
+    records, torn = storage.records(folder / name)
+    unreadable += [f"{name}: a line that is cut"] * torn
+    return list(records)
 
 
 # ------------------------------------------------------------------------------------------------------------- results

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -211,14 +210,5 @@ def load_spec(result: Path) -> RunSpec:
 
 def count_reruns(ref: RunRef) -> int:
     """Return how often the operator asked for this run again (`--forcerun`; recorded in reruns.jsonl, append-only)."""
-    path = ref.campaign_dir / "reruns.jsonl"
-    if not path.exists():
-        return 0
     wanted = f"{ref.step}/heat{ref.heat}/{ref.workload}/{ref.group}"
-    count = 0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            count += json.loads(line).get("run") == wanted
-        except ValueError:
-            continue  # a torn last line: that rerun was never started
-    return count
+    return sum(record.get("run") == wanted for record in storage.records(ref.campaign_dir / "reruns.jsonl")[0])

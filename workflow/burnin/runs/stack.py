@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,25 +61,9 @@ def _record(node: str | None, repairs: int, parts: Mapping[str, str], look: bool
 
 
 def _repairs(config: Config) -> dict[str, int]:
-    """Return node -> how often it was repaired."""
-    found: dict[str, int] = {}
-    for record in _lines(config.campaign_dir / "repairs.jsonl"):
-        node = str(record.get("node"))
-        found[node] = found.get(node, 0) + 1
-    return found
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Return the whole records of an append-only file; a torn one was never written."""
-    found = []
-    for line in path.read_bytes().split(b"\n") if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            found.append(record)
-    return found
+    """Return node -> how often it was repaired. Who only was away and came back is held against what it had before."""
+    records = storage.records(config.campaign_dir / "repairs.jsonl")[0]
+    return Counter(str(r.get("node")) for r in records if r.get("kind", "repair") == "repair")
 
 
 class Frozen:
@@ -88,7 +73,7 @@ class Frozen:
         self._path = path_of(config)
         self._repairs = _repairs(config)
         self._parts: dict[str | None, dict[str, str]] = {n: {} for n in (None, *nodes)}
-        for record in _lines(self._path):
+        for record in storage.records(self._path)[0]:
             if "anew" in record:
                 self._parts = {n: {} for n in self._parts}
                 continue
