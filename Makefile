@@ -35,7 +35,7 @@ venv: $(READY)
 
 ## make test        all tests; those that need a real Slurm or Grid Engine start it themselves where they can (root, Debian)
 test: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 -m "not slurm and not drmaa" $(PYTEST)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slurm and not drmaa" $(PYTEST)
 	@# one after the other: each has a cluster of its own, and there is one of each
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m "slurm or drmaa" $(PYTEST)
 
