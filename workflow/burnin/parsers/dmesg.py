@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -322,6 +322,15 @@ class _Host:
     down: dict[str, bool] = field(default_factory=dict)
 
 
+#: So many lines at the end of a block are looked at: a boot may begin with the last one.
+FOOT = 8
+
+
+def _stamped(raw: bytes) -> bool:
+    """Say whether a line has a time stamp."""
+    return strip(peel(clean(raw.decode("utf-8", "replace")))[0])[1].value is not None
+
+
 class Parser(HostedParser):
     """Streaming reader of the kernel log. Options: `whole`, `host`, `year` (of stamps without one)."""
 
@@ -348,7 +357,7 @@ class Parser(HostedParser):
         """Read a file with the result of line by line, though of most blocks few lines are looked at.
 
         These are the lines that may be events, those with bytes that are no text, the beginning of a boot, and the last
-        of a block. The first block, the last one and all in which such a line is another host's are read in full. So two
+        ones of a block. The first block, the last one and all in which such a line is another host's are read in full. So two
         things may be missed, if they begin and end within a block (`CHUNK`) and no event is among them: a clock that is
         set back, and the log of another host.
         """
@@ -370,20 +379,21 @@ class Parser(HostedParser):
         foot = block[block.rfind(b"\n", 0, end) + 1 : end]
         full |= not self._steady(block, foot)
         if not full and self.plain.issuperset(short):
-            self._give(source, first + len(short) - 2, foot)
+            last = block[:end].rsplit(b"\n", FOOT)[-FOOT:]
+            for index in self._with_before(last, len(last) - 1):
+                self._give(source, first + len(short) - 1 - len(last) + index, last[index])
             return
         lines = block[:end].split(b"\n")
         wanted = set(range(len(lines)))
         marked = [] if full else self._wanted(short)
         if not full and self._same_host(lines[i] for i in marked):
-            # With the two lines before each: a boot begins one line before its command line.
-            wanted = {len(lines) - 1}.union(*(range(max(0, i - 2), i + 1) for i in marked))
+            wanted = set().union(*(self._with_before(lines, i) for i in [*marked, len(lines) - 1]))
         for index in sorted(wanted):
             self._give(source, first + index, lines[index])
 
     def _steady(self, block: bytes, foot: bytes) -> bool:
         """Say whether a block goes on with the one host's log that was seen so far, in lines of ordinary length."""
-        if not self._same_host([foot]):
+        if not self._same_host([foot]) or not _stamped(foot):
             return False
         step = LINE_LIMIT // 2  # a longer line spans one of these without a newline
         return all(block.find(b"\n", at, at + step) >= 0 for at in range(0, len(block) - step, step))
@@ -399,6 +409,13 @@ class Parser(HostedParser):
             if kernel and (prefix.host or self.host or stamp.host) not in known:
                 return False
         return True
+
+    def _with_before(self, lines: Sequence[bytes], index: int) -> range:
+        """Return a line and those before it that say from when on time went back: a boot begins before its command line."""
+        start = max(0, index - 2)
+        while start and not _stamped(lines[start]):
+            start -= 1
+        return range(start, index + 1)
 
     def _wanted(self, short: list[bytes]) -> list[int]:
         """Return the indices of the shortened lines that have one of `_MARKS`."""
