@@ -17,7 +17,7 @@ from burnin.topology import Place, Topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.world import Campaign, context, iteration, ladder, plan_of, result
+from tests.world import Campaign, context, ladder, plan_of, result
 
 #: Does a group fail? (nodes, number of the test)
 Truth = Callable[[set[str], int], bool]
@@ -217,19 +217,3 @@ def test_what_to_look_at_between_two_sides() -> None:
     assert "at leaf0;" in look_at(["n000"], ["n001"], topology)
     assert "between leaf0 and leaf1: uplinks" in look_at(["n000"], ["n002"], topology)
     assert "NCCL_IB_HCA" in look_at(["n000"], ["n001", "n002"], topology)
-
-
-@pytest.mark.parametrize("count", [4, 8, 16])
-def test_a_fault_that_first_shows_in_a_half_is_isolated_with_those_of_the_other_half(count: int) -> None:
-    """The other half has not finished either, so nobody is a partner yet: it runs first."""
-
-    def run(step: str, heat: int, workload: str, name: str, nodes: Sequence[str]) -> dict[str, Any]:
-        if step in ("halves", "full") and workload == "nccl" and "n000" in nodes and len(nodes) >= count // 2:
-            bad = iteration(0, "nccl") | {"verdict": "unknown", "complete": False, "exit": 1, "problems": ["no line"]}
-            stopped = {"iterations": [bad], "state": "stopped", "reason": "an iteration did not pass (unknown)"}
-            return result(step, heat, workload, name, nodes, **stopped)
-        return result(step, heat, workload, name, nodes)
-
-    campaign = Campaign(ladder(count), run).to_end()
-    outcome = {n: o for g in campaign.gates for n, o in g["outcome"].items()}
-    assert {n for n, o in outcome.items() if o != "passed"} == {"n000"} and outcome["n000"] == "failed"

@@ -301,11 +301,6 @@ def _groups(
             groups.append(Group(test.nodes, test.suspects, test.workloads, isolation))
         if not groups:
             suspected = set()  # nothing can be tested: they run as everybody else
-        others = [n for n in owing if n not in suspected]
-        if groups and step.size == 0 and others and not any(g.isolation and g.isolation.counts for g in groups):
-            # no test is large enough to tell, for want of partners: those who were not in what failed become some
-            groups = []
-            roster = [n for n in roster if n not in suspected]
     busy = suspected.union(*(g.nodes for g in groups))
     free = [n for n in free if n not in busy]
     rest = [n for n in owing if n not in busy]
