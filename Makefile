@@ -39,12 +39,13 @@ test: $(READY)
 	@# one after the other: each has a cluster of its own, and there is one of each
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m "slurm or drmaa" $(PYTEST)
 
-## make lint        ruff, mypy, snakemake --lint, snakefmt
+## make lint        ruff, mypy, snakemake --lint, snakefmt, the report's HTML
 lint: $(READY)
 	$(BIN)/ruff check workflow tests benchmarks lab
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile lab --lint
+	$(BIN)/python -m pytest -q tests/unit/test_report.py -k valid
 	@wc -l Snakefile workflow/rules/*.smk | awk '$$2 != "total" && $$1 > ($$2 == "Snakefile" ? 80 : 150) {print $$2 " has " $$1 " lines, too many"; bad=1} END {exit bad}'
 
 format: $(READY)
