@@ -117,6 +117,8 @@ class Campaign:
             self.process = subprocess.Popen(
                 command, cwd=self.folder, env=self.cluster.client, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # what is started in the background by a shell ignores SIGINT, and so do its children
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
         return self.process
 
