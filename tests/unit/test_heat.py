@@ -300,3 +300,12 @@ def test_an_output_that_is_cut_convicts_nobody_at_once() -> None:
     assert gates[-1]["findings"][0]["fault"] == "probe_unreadable"
     died = {**changes, "iterations": [*changes["iterations"][:2], {**cut, "exit": 1}]}
     assert gate_of("single", [("n000",), ("n001",)], {("nccl", "n000"): died})["outcome"]["n000"] == "failed"
+
+
+def test_a_stopped_run_passes_nobody_because_another_node_could_not_be_read() -> None:
+    run = result("x2", 0, "nccl", "g", list(PAIR))
+    probes = {when: {n: dict(seen) for n, seen in nodes.items()} for when, nodes in run["probes"].items()}
+    probes["after"]["n001"]["tools"] = {"dmesg": "unknown"}
+    stopped = {"state": "stopped", "reason": "something that no criterion names", "probes": probes}
+    gate = gate_of("x2", [PAIR], {("nccl", "n000"): stopped})
+    assert "passed" not in gate["outcome"].values()

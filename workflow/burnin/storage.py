@@ -76,10 +76,15 @@ def write_json(path: Path, document: Any, schema: str) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file so that a kill at any moment leaves the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file of a folder that exists: durable when this returns, also if the machine dies then."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)
@@ -128,9 +133,7 @@ COMPRESSED = ".gz"
 
 def compress(path: Path) -> None:
     """Replace a raw file by its compressed form; killed at any moment, one of the two is there and whole."""
-    part = path.with_name(f".{path.name}{COMPRESSED}.part")
-    part.write_bytes(gzip.compress(path.read_bytes(), 6, mtime=0))
-    part.replace(path.with_name(path.name + COMPRESSED))
+    write_bytes(path.with_name(path.name + COMPRESSED), gzip.compress(path.read_bytes(), 6, mtime=0))
     path.unlink()
 
 
@@ -156,9 +159,7 @@ def unpack(path: Path) -> None:
     """Put a compressed raw file back under its own name, so that whoever follows an evidence can open it."""
     if path.is_file() or stored(path) is None:
         return
-    part = path.with_name(f".{path.name}.part.{os.getpid()}")
-    part.write_bytes(read_raw(path))
-    part.replace(path)
+    write_bytes(path, read_raw(path))
 
 
 def sync_folder(folder: Path) -> None:

@@ -155,7 +155,7 @@ def _no_evidence(run: Run, text: str) -> None:
 
 def _stopped(run: Run) -> None:
     """A run that was ended early has not filled its window: if nothing else says why, that alone is no pass."""
-    if run.findings or run.trouble or run.cause or run.unread:
+    if run.findings or run.trouble or run.cause or set(run.nodes) <= run.unread.keys():
         return
     reason = run.result["reason"]
     if run.result["step"] == "halves" and not run.result["iterations"]:
