@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills a run at every system call that changes a file, one after the other, and starts it again until it is done.
 
-Called by test_kills.py as a process of its own: `kill_driver.py TEMPLATE SCRATCH`. For every k, a copy of TEMPLATE is run in
-a child process that ends itself (SIGKILL: no handler, no buffer, no finally) at its k-th call of open, mkdir, write,
-fsync, rename or unlink; for a write also after half of its bytes. What was left is noted, then the run is started again
-without a kill. One JSON line for each k.
+Called by test_kills.py as a process of its own: `kill_driver.py TEMPLATE SCRATCH [WORD FIRST END]`. For every k, a copy of
+TEMPLATE is run in a child process that ends itself (SIGKILL: no handler, no buffer, no finally) at its k-th call of open,
+mkdir, write, fsync, rename or unlink; for a write also after half of its bytes. What was left is noted, then the run is
+started again without a kill. One JSON line for each k. With WORD, calls count from the first
+on that names it, and k goes from FIRST up to END.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ CALLS = ("open", "mkdir", "write", "fsync", "replace", "rename", "unlink", "trun
 class Killer:
     """Ends this process at its k-th call that changes a file; `torn`: in the middle of it. `tell`: pipe for the call's name."""
 
-    def __init__(self, at: int, torn: bool, tell: int) -> None:
+    def __init__(self, at: int, torn: bool, tell: int, word: str = "") -> None:
         self.at, self.torn, self.tell, self.count = at, torn, tell, -1
+        self.word = word  # until it was seen, calls are not counted
         self.write = os.write
         self.owner = os.getpid()
         for name in CALLS:
@@ -45,7 +47,7 @@ class Killer:
 
         def opened(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
             if any(c in mode for c in "wax+"):
-                self._step("open", None)
+                self._step("open", None, str(file))
             return plain(file, mode, *rest, **more)
 
         io.open = builtins.open = opened
@@ -54,12 +56,15 @@ class Killer:
         def wrapped(*arguments: Any, **keywords: Any) -> Any:
             read_only = name == "open" and not arguments[1] & (os.O_WRONLY | os.O_RDWR)
             if os.getpid() == self.owner and not read_only:
-                self._step(name, (call, arguments))
+                self._step(name, (call, arguments), str(arguments[0]))
             return call(*arguments, **keywords)
 
         return wrapped
 
-    def _step(self, name: str, write: tuple[Callable[..., Any], tuple[Any, ...]] | None) -> None:
+    def _step(self, name: str, write: tuple[Callable[..., Any], tuple[Any, ...]] | None, where: str) -> None:
+        if self.word not in where:
+            return
+        self.word = ""
         self.count += 1
         if self.count == self.at:
             self.write(self.tell, name.encode())
@@ -100,15 +105,18 @@ def left() -> dict[str, Any]:
     for path, schema in ((RESULT, "result"), (GATE, "gate"), (DIR / "summary.json", "summary")):
         if path.exists():
             storage.read_json(path, schema)  # what is there is whole
-    return {"pairs": pairs, "attempts": len(books), "result": RESULT.exists(), "gate": GATE.exists()}
+    looks = sorted(p.name for p in RESULT.parent.glob("attempt*/probe-during-*/*") if p.name != "launch.log")
+    recorded = sum(r["type"] == "probe" and r["when"].startswith("during-") for b in books for r in b)
+    done = {"result": RESULT.exists(), "gate": GATE.exists()}
+    return {"pairs": pairs, "attempts": len(books), "looks": looks, "recorded": recorded, **done}
 
 
-def one(at: int, torn: bool) -> dict[str, Any]:
+def one(at: int, torn: bool, word: str) -> dict[str, Any]:
     """Kill at one call and go on; return what was seen."""
     hear, tell = os.pipe()
 
     def killed() -> None:
-        Killer(at, torn, tell)
+        Killer(at, torn, tell, word)
         work()
 
     status = child(killed)
@@ -124,21 +132,23 @@ def one(at: int, torn: bool) -> dict[str, Any]:
         "at": at, "call": call, "torn": torn, "before": before, "again": again, "after": left(), "state": result["state"],
         "outcome": gate["outcome"], "values": [[i["iteration"], i["value"], i["verdict"]] for i in result["iterations"]],
         "probes": {w: p["n1"]["tools"] for w, p in result["probes"].items()},
+        "signals": [s["kind"] for s in result["signals"]],
     }  # fmt: skip
 
 
 def main() -> None:
     """Kill at every call, print a line for each."""
     template, scratch = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    word, first, end = (sys.argv[3], int(sys.argv[4]), int(sys.argv[5])) if len(sys.argv) > 3 else ("", 0, 10_000)
     shutil.copytree(template, scratch / "warm")
     os.chdir(scratch / "warm")
     work()  # imports and schemas are loaded once, not in every child
-    at, torn = 0, False
-    while True:
+    at, torn = first, False
+    while at < end:
         place = scratch / f"{at}{'t' if torn else ''}"
         shutil.copytree(template, place)
         os.chdir(place)
-        found = one(at, torn)
+        found = one(at, torn, word)
         print(json.dumps(found), flush=True)
         os.chdir(scratch)
         shutil.rmtree(place)

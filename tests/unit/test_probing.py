@@ -114,6 +114,44 @@ def test_probes_during_a_run_go_on_over_iterations_and_say_only_what_is_new(tmp_
     assert all(n["signals"] == [] for r in records for n in r["nodes"].values())
 
 
+def test_a_look_that_a_kill_kept_out_of_the_journal_is_taken_in_by_the_next_start(tmp_path: Path) -> None:
+    """Its files may be compressed already, and one may be cut in the middle of the probe."""
+    run = world(tmp_path, ALONE + 1, workload="sh -c 'sleep 2; cat hpl.txt'")
+    plan = run.campaign.dir / "single/heat0/plan.json"
+    document = json.loads(plan.read_text())
+    document["windows"]["hpl"] = {"iterations": 1}
+    storage.write_json(plan, document, "plan")
+    first = next(w for w in run.run()["probes"] if w.startswith("during-"))
+    attempt = run.result.parent / "attempt0"
+    book = attempt / "journal.jsonl"
+    lines = book.read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if f'"when":"{first}"'.encode() in line)
+    book.write_bytes(b"".join(lines[:at]))
+    for path in (run.result, attempt / "result.json"):
+        path.unlink()
+    folder = attempt / f"probe-{first}"
+    assert len([p for p in folder.iterdir() if p.name.startswith("n0")]) == ALONE + 1
+    packed = folder / "n02.txt.gz"
+    part = folder / ".n02.part"
+    part.write_bytes(gzip.decompress(packed.read_bytes()).replace(b"ok", b"nc").partition(b"#@burnin end")[0])
+    packed.unlink()
+    (folder / ".n03.txt.gz.abcd").write_text("left by a kill in the middle of its writing")
+    result = run.run()
+    assert result["state"] == "complete" and len(result["iterations"]) == 1
+    probes = result["probes"][first]
+    assert [n for n, p in probes.items() if p["tools"]] == ["n02"], "a look that is cut is no whole one"
+    cut = next(s for s in result["signals"] if s["kind"] == "sensor_warning" and s["when"] == first)
+    assert (cut["node"], cut["file"]) == ("n02", f"attempt0/probe-{first}/.n02.part")
+    left = {p.name for p in folder.iterdir()}
+    assert left == {"launch.log", ".n02.part.gz", *(f"{n}.txt.gz" for n in names(ALONE + 1) if n != "n02")} | {
+        f"once-{n}.txt.gz" for n in ONCE
+    }
+    types = [r["type"] for r in run.records()]
+    assert types.index("job", types.index("job") + 1) > types.index("probe", types.index("probe") + 1), "the old job's"
+    site = next(r["site"] for r in run.records() if r.get("when") == first)
+    assert all(entry["value"] is None and "before this probe was read" in entry["trouble"] for entry in site.values())
+
+
 def test_what_a_file_said_that_is_not_kept_stands_in_the_journal(tmp_path: Path) -> None:
     run = world(tmp_path, 2, per_day=0, workload=f"sh -c 'cp {tmp_path}/bad {tmp_path}/sdr-n02; sleep 20; cat hpl.txt'")
     (tmp_path / "bad").write_text(FAN.format("cr", 0))

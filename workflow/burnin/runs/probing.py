@@ -2,7 +2,9 @@
 """Reading all nodes of a run at once: one launch, one task a node, one file a node.
 
 The files are read as soon as the launch has ended, by several processes where there are many nodes, while the run goes on
-watching its workload. A file that was read is kept compressed (`burnin.storage.read_raw` opens it by its own name).
+watching its workload. A file that was read is kept compressed (`burnin.storage.read_raw` opens it by its own name). One that
+is not to be kept is removed when what it said is durable in the journal (`discard`), not before: a look that was cut in
+between is taken in by the next start (`Probe` with `launched=False`, `unrecorded`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,10 @@ from burnin.runs.stack import Frozen, changed
 ALONE = 8
 #: Begins the names of the files with what the site's own commands printed.
 ONCE = "once-"
+#: Begins the names of probes that nothing but the time asked for: many, of which few files are kept.
+DURING = "during-"
+#: What the launch itself printed.
+LOG = "launch.log"
 #: Most processes that read; they share the machine with the workload's own.
 MOST_READERS = 32
 
@@ -60,7 +66,7 @@ class _Read:
 
 
 class Probe:
-    """One look at the nodes, started at once and collected when it has ended."""
+    """One look at the nodes, started at once (or left by an earlier start) and collected when it has ended."""
 
     def __init__(
         self,
@@ -70,25 +76,37 @@ class Probe:
         environment: Mapping[str, str],
         known: Known,
         frozen: Frozen | None = None,
+        launched: bool = True,
     ) -> None:
-        """Start it. `known`: what the run's probes have said so far. With `frozen`, the stack is read, too, and held against it."""
-        self.spec, self.name, self._known, self._frozen = spec, name, known, frozen
-        self.folder = _folder(attempt, name)
-        script = attempt / "probe.sh"
-        storage.write_text(script, spec.probe_script(with_stack=frozen is not None))
+        """Start it. `known`: what the run's probes have said so far. With `frozen`, the stack is read, too, and held against it.
+
+        With `launched` False nothing is started: an earlier start did, and what it left is read.
+        """
+        self.spec, self._known, self._frozen = spec, known, frozen
+        self.folder = _folder(attempt, name) if launched else attempt / f"probe-{name}"
+        # of the many, each goes by the name of its folder: what is removed of one is never another's
+        self.name = self.folder.name.removeprefix("probe-") if name.startswith(DURING) else name
         self._tools = probe_tools(spec.config.document["probes"]["commands"], spec.config.hcas)
         self._limit = float(spec.config.document["probes"]["timeout_seconds"]) * (len(self._tools) + 1)
-        self.trouble = ""
+        self.trouble = "" if launched else "the run was ended before this probe was read"
         self._began = time.time()
         self._readers: ProcessPoolExecutor | None = None
         self._reading: list[Future[list[_Read]]] = []
-        self._once = _Once(spec, self.folder, environment)
-        self._log = self.folder / "launch.log"
+        self._once = _Once(spec, self.folder, environment, "" if launched else self.trouble)
+        self._log = self.folder / LOG
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
+        self._process: subprocess.Popen[bytes] | None = None
+        if launched:
+            script = attempt / "probe.sh"
+            storage.write_text(script, spec.probe_script(with_stack=frozen is not None))
+            self._launch(script, environment)
+
+    def _launch(self, script: Path, environment: Mapping[str, str]) -> None:
+        """Start one task on every node."""
         try:
             with self._log.open("ab") as log:
-                self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                    spec.probe_command(script.resolve(), self.folder.resolve()),
+                self._process = subprocess.Popen(
+                    self.spec.probe_command(script.resolve(), self.folder.resolve()),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -96,7 +114,7 @@ class Probe:
                     start_new_session=True,
                 )
         except OSError as error:
-            self._process, self.trouble = None, f"the probe could not be started: {error}"
+            self.trouble = f"the probe could not be started: {error}"
 
     def ready(self) -> bool:
         """Tell whether all nodes are read, and see to it that they will be."""
@@ -172,7 +190,7 @@ class Probe:
 
     def _during(self) -> bool:
         """Tell whether it is one of many: a probe that nothing but the time asked for."""
-        return self.name.startswith("during-")
+        return self.name.startswith(DURING)
 
     def _summary(self, node: str, found: _Read) -> dict[str, Any]:
         """Return a node's summary as the journal keeps it."""
@@ -191,13 +209,18 @@ class Probe:
 class _Once:
     """The site's own commands, run once with a probe on the run's first node: rack PDUs, switches, chillers."""
 
-    def __init__(self, spec: RunSpec, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, spec: RunSpec, folder: Path, environment: Mapping[str, str], trouble: str) -> None:
+        """Start them; with `trouble` they were started before, and what they printed may be cut."""
         self._limit = float(spec.config.document["probes"]["timeout_seconds"])
         self._began = time.monotonic()
         self._running: dict[str, tuple[Path, subprocess.Popen[bytes] | str]] = {}
         values = {"nodes": len(spec.nodes), "nodelist": ",".join(spec.nodes)}
         for name, template in spec.config.document["probes"]["once"].items():
             path = folder / f"{ONCE}{name}.txt"
+            if trouble:
+                if path.exists():
+                    self._running[name] = path, trouble
+                continue
             command = configuration.render(template, values)
             try:
                 with path.open("wb") as out:
@@ -219,8 +242,6 @@ class _Once:
             found[name] = {"value": value, "file": path.name if keep else None, "trouble": trouble}
             if keep:
                 storage.compress(path)
-            else:
-                path.unlink()
         return found
 
     def _end(self, process: subprocess.Popen[bytes]) -> str:
@@ -251,13 +272,42 @@ def _folder(attempt: Path, name: str) -> Path:
     return folder
 
 
+def unrecorded(attempt: Path, records: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    """Yield (name, time in s since 1970) of the probes during a run that left files and are not in the journal, in order.
+
+    Files that were compressed already lie under their own names again.
+    """
+    known = {r["when"] for r in records if r["type"] == "probe"}
+    for folder in sorted(attempt.glob(f"probe-{DURING}*")):
+        name = folder.name.removeprefix("probe-")
+        left = [p for p in folder.iterdir() if p.name != LOG]
+        if name in known or all(p.name.startswith(ONCE) for p in left):
+            continue
+        for path in left:
+            if path.name.endswith(storage.COMPRESSED):
+                storage.unpack(path.with_name(path.name.removesuffix(storage.COMPRESSED)))
+        yield name, max(p.stat().st_mtime for p in left)
+
+
+def discard(run_dir: Path, attempt: Path, record: Mapping[str, Any]) -> None:
+    """Remove the raw files of a probe during a run that its record in the journal does not name."""
+    folder = attempt / f"probe-{record['when']}"
+    if not record["when"].startswith(DURING) or not folder.exists():
+        return
+    said = [*record["nodes"].values(), *record.get("site", {}).values()]
+    kept = {str(run_dir / entry["file"]) for entry in said if entry.get("file")}
+    for path in folder.iterdir():
+        if path.name != LOG and str(path).removesuffix(storage.COMPRESSED) not in kept:
+            path.unlink(missing_ok=True)
+
+
 def read_all(orders: Sequence[_Order]) -> list[_Read]:
     """Read the files of several nodes."""
     return [read(order) for order in orders]
 
 
 def read(order: _Order) -> _Read:
-    """Read one node's file, and keep it compressed or not at all."""
+    """Read one node's file; one that is to be kept is compressed."""
     path = order.folder / f"{order.node}.txt"
     if not path.exists():
         part = order.folder / f".{order.node}.part"
@@ -277,6 +327,4 @@ def read(order: _Order) -> _Read:
     summary["file"] = path.name if order.keep or (trouble and order.keep_trouble) else None
     if summary["file"]:
         storage.compress(path)
-    else:
-        path.unlink()
     return _Read(summary, stack, lines)

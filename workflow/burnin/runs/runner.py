@@ -27,7 +27,7 @@ from burnin.judging.signatures import stops_run
 from burnin.runs import attempts, journal, launching, preflight, results, settle, stack
 from burnin.runs.barrier import Barrier
 from burnin.runs.news import Known
-from burnin.runs.probing import Probe
+from burnin.runs.probing import DURING, Probe, discard, unrecorded
 from burnin.runs.spec import RunSpec, load_spec
 
 POLL_LEAST, POLL_MOST = 0.01, 1.0  # seconds between two looks at a running iteration
@@ -70,12 +70,15 @@ class Runner:
 
     def run(self) -> None:
         """Fill the window, then write the result."""
+        self._take_in()
         self._note("job", job_id=self.any_job_id, host=socket.gethostname(), pid=os.getpid())
         self._prepare()
         if not self._recorded("probe"):
             broken = self._probe("before") or self._containers()
             if broken and self.watch["mode"] == "act":
                 self._note("stop", reason=f"broken before the run: {broken}")
+        elif self._goes_on() and (broken := self.broken_now()):
+            self._note("stop", reason=broken)  # it was seen, and the run was killed before it stopped
         if not self._recorded("stop"):
             try:
                 self._fill_window()
@@ -109,6 +112,10 @@ class Runner:
     def _recorded(self, kind: str) -> bool:
         """Tell whether the journal has such a record."""
         return any(r["type"] == kind for r in self.journal.records)
+
+    def _goes_on(self) -> bool:
+        """Tell whether a run that was started again still has iterations to run, and stops for what is seen."""
+        return self.watch["mode"] == "act" and not self._recorded("stop") and not self._window_over()
 
     def _window_over(self) -> bool:
         """Tell whether the window is full: iterations, or hours spent in complete iterations."""
@@ -220,7 +227,7 @@ class Runner:
         """Start a probe of the running workload's nodes every so often, iterations come and go."""
         if self.during is None and time.monotonic() > self._next_probe:
             self._plan_probe()
-            self.during = self._look(f"during-{int(time.time())}")
+            self.during = self._look(f"{DURING}{int(time.time())}")
 
     def take_probe(self, wait: bool = False) -> bool:
         """Write down the probe that is under way if it is over, or wait for it; return whether one was."""
@@ -245,11 +252,23 @@ class Runner:
         """Start a probe."""
         return Probe(self.spec, self.folder, name, self.environment, self.known, frozen)
 
-    def _note_probe(self, probe: Probe, nodes: Mapping[str, Any]) -> None:
-        """Write down what a probe has said."""
+    def _note_probe(self, probe: Probe, nodes: Mapping[str, Any], **fields: Any) -> None:
+        """Write down what a probe has said; only then may go what is not to be kept of it."""
         site = probe.site()
-        self._note("probe", when=probe.name, nodes=nodes, **({"site": site} if site else {}))
-        self.known.add(nodes, probe.name, time.time())
+        self._note("probe", when=probe.name, nodes=nodes, **({"site": site} if site else {}), **fields)
+        self.known.add(nodes, probe.name, self.journal.records[-1]["time"])
+        discard(self.spec.run_dir, self.folder, self.journal.records[-1])
+
+    def _take_in(self) -> None:
+        """Write down the looks that an earlier start was killed over; finish removing what is not to be kept.
+
+        Before this start's own record: such a look belongs to the job that took it.
+        """
+        for record in [r for r in self.journal.records if r["type"] == "probe"]:
+            discard(self.spec.run_dir, self.folder, record)
+        for name, taken in unrecorded(self.folder, self.journal.records):
+            probe = Probe(self.spec, self.folder, name, self.environment, self.known, launched=False)
+            self._note_probe(probe, probe.collect(), time=taken)
 
     def _wait_for_slurm(self, patience: float) -> bool:
         """Pause because nothing could be launched; return False when that has lasted too long, or is no such case."""
