@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnin.judging import diagnosis, isolating, resume, xids
+from burnin.judging import diagnosis, isolating, rerun_limit, resume, xids
 from burnin.judging.attribution import Places, gpu_places
-from burnin.judging.run import Context, Result, Run, ended_well
+from burnin.judging.rerun_limit import COUNTED
+from burnin.judging.run import Context, Lack, Result, Run, ended_well
 from burnin.judging.signatures import CONSOLE
 
-#: Causes of owing that repeat without anybody learning anything; they are counted against `rerun_limit`.
-COUNTED = frozenset({"cancelled", "time_limit", "died", "not_started", "inconclusive", "overlap"})
 DEATHS = {
     "CANCELLED": "cancelled",
     "PREEMPTED": "cancelled",
@@ -88,8 +87,7 @@ def _casualty(run: Run, casualty: Mapping[str, Any]) -> None:
     lost = [n for n in casualty["lost"] if n in run.nodes]
     if state in ("NOT_STARTED", "DEADLINE"):
         run.cause, run.cause_text = "not_started", text
-        for node in lost:
-            run.unread[node] = "withdrawn"
+        run.withdrawn |= dict.fromkeys(lost, text)
         return
     if state not in ("CANCELLED", "PREEMPTED", "TIMEOUT"):
         for node in lost:
@@ -123,7 +121,7 @@ def _iterations(run: Run) -> None:
         text = f"iteration {item['iteration']} ({item['command']}) is {item['verdict']}: {problem}"
         if item["verdict"] == "unknown" and len(run.nodes) == 1 and (item["exit"] == 0 or result["step"] == "retest"):
             # a program that ended well and whose output is cut, or a diagnostic that did not speak, convicts nobody
-            _no_evidence(run, text)
+            _no_evidence(run, _cut(run, item, text))
             return
         run.note_trouble("", text[:400], "read the output of the iteration", [f"{run.where}/{item['output']}:1"])
         return
@@ -138,19 +136,40 @@ def _window(run: Run) -> None:
     wanted, hours = result["window"].get("iterations"), result["window"].get("hours")
     if not numbers or (wanted and len(numbers) < wanted):
         of = f" of {wanted}" if wanted else ""
-        _no_evidence(run, f"{len(numbers)}{of} iterations were found")
+        _no_evidence(run, _not_on_record(run, f"{len(numbers)}{of} iterations were found"))
     elif missing := sorted(set(range(max(numbers))) - set(numbers)):
-        _no_evidence(run, f"iteration {missing[0]} is missing")
+        _no_evidence(run, _not_on_record(run, f"iteration {missing[0]} is missing"))
     elif hours and result["hours"] < hours * (1 - 1e-6):
-        _no_evidence(run, f"{result['hours']:.3g} of {hours:g} hours were run")
+        _no_evidence(run, _not_on_record(run, f"{result['hours']:.3g} of {hours:g} hours were run"))
 
 
-def _no_evidence(run: Run, text: str) -> None:
+def _cut(run: Run, item: Mapping[str, Any], text: str) -> Lack:
+    """Return what is missing of an iteration whose program ended well: the end of its output, where it is cut."""
+    key = "retest.command" if run.result["step"] == "retest" else f"workload_definitions.{run.workload}"
+    cure = (
+        f"see how the output ends and why (quota, lost writes of the shared storage), or correct the command line ({key}): "
+        "it ended well and printed no whole result"
+    )
+    return Lack(text, cure, (run.at(f"{item['output']}:{item['facts'].get('lines', 1)}"),))
+
+
+def _not_on_record(run: Run, text: str) -> Lack:
+    """Return what is missing of a run that says that its window is full: iterations that its journal should have."""
+    cure = (
+        "the run ended as if its window were full: find out what happened to its journal and outputs (lost writes of the "
+        "shared storage, files that somebody removed)"
+    )
+    items = run.result["iterations"]
+    folder = items[0]["output"].rpartition("/")[0] if items else ""
+    return Lack(text, cure, (run.at(f"{folder}/journal.jsonl:1" if folder else "result.json:1"),))
+
+
+def _no_evidence(run: Run, lack: Lack) -> None:
     """What should prove that the run passed is missing: no pass and no fault; a node alone answers for its own evidence."""
     if len(run.nodes) == 1:
-        run.unread.setdefault(run.nodes[0], text)
+        run.lacks(run.nodes[0], lack)
     elif not run.cause:
-        run.cause, run.cause_text = "inconclusive", text
+        run.cause, run.cause_text, run.lack = "inconclusive", lack.text, lack
 
 
 def _stopped(run: Run) -> None:
@@ -159,7 +178,7 @@ def _stopped(run: Run) -> None:
         return
     reason = run.result["reason"]
     if run.result["step"] == "halves" and not run.result["iterations"]:
-        run.cause, run.cause_text = "overlap", reason
+        _apart(run, reason)
     else:
         run.note_trouble("", f"the run was stopped: {reason}"[:400], "read why the run was stopped", run.last_output())
 
@@ -172,13 +191,27 @@ def _probes(run: Run) -> None:
         for when in ("before", "after"):
             seen = run.result["probes"].get(when, {}).get(node)
             if seen is None:
-                run.unread[node] = f"no probe {when} the run"
+                cure = (
+                    "the run ended without that probe on record: see what its log says of it (config key probes.launch)"
+                )
+                run.lacks(node, Lack(f"no probe {when} the run", cure, (run.at("result.json:1"),)))
                 continue
             unknown = sorted(t for t, verdict in seen["tools"].items() if verdict == "unknown")
             if unknown or not seen["tools"]:
-                why = f" ({seen['problems'][0]})" if seen["problems"] else ""
-                run.unread[node] = f"{', '.join(unknown) or 'the probe'} could not be read {when} the run{why}"
+                run.lacks(node, _unread(run, seen, unknown, when))
         _unexplained(run, node)
+
+
+def _unread(run: Run, seen: Mapping[str, Any], tools: Sequence[str], when: str) -> Lack:
+    """Return what is missing of a node's probe: some of its commands, or all of it."""
+    why = f" ({seen['problems'][0]})" if seen["problems"] else ""
+    text = f"{', '.join(tools) or 'the probe'} could not be read {when} the run{why}"
+    if not seen.get("file") or not tools:
+        cure = "the probe left nothing of the node: correct config key probes.launch, or what keeps it from the node"
+        return Lack(text, cure, (run.at("result.json:1"),))
+    keys = ", ".join(dict.fromkeys(f"probes.commands.{t.partition(':')[0]}" for t in tools))
+    cure = f"correct config key {keys}, or make it work on the node (driver, BMC, rights)"
+    return Lack(text, cure, (run.at(f"{seen['file']}:1"),))
 
 
 def _unexplained(run: Run, node: str) -> None:
@@ -188,8 +221,11 @@ def _unexplained(run: Run, node: str) -> None:
     """
     before, after = (run.result["probes"].get(w, {}).get(node, {}).get("tools", {}) for w in ("before", "after"))
     new = sorted(t for t, v in after.items() if v == "fail" and before.get(t) == "pass" and t != "dmesg")
-    if new and not any(f["node"] == node for f in run.findings):
-        run.unread.setdefault(node, f"{', '.join(new)} found a failure in this run that no criterion names")
+    if new and node not in run.unread and not any(f["node"] == node for f in run.findings):
+        text = f"{', '.join(new)} found a failure in this run that no criterion names"
+        cure = f"read what {', '.join(new)} found on the node, and repair that"
+        file = run.result["probes"]["after"][node].get("file")
+        run.lacks(node, Lack(text, cure, (run.at(f"{file}:1" if file else "result.json:1"),)))
 
 
 # ------------------------------------------------------------------------------------------------------- across runs
@@ -215,13 +251,19 @@ def _overlap(runs: Sequence[Run], context: Context) -> None:
         ]
         if len(spans) != 2:
             continue
-        share = together(spans[0], spans[1])
-        if share < context.criteria["halves_overlap"]:
-            for run in pair:
-                run.cause = run.cause or "overlap"
-                run.cause_text = run.cause_text or (
-                    f"the halves ran together for {share:.0%} of their time, limit {context.criteria['halves_overlap']:.0%}: not tested"
-                )
+        share, limit = together(spans[0], spans[1]), context.criteria["halves_overlap"]
+        for run in (r for r in pair if share < limit and not r.cause):
+            _apart(run, f"the halves ran together for {share:.0%} of their time, limit {limit:.0%}: not tested")
+
+
+def _apart(run: Run, text: str) -> None:
+    """Note that a half was not under load together with the other."""
+    cure = (
+        "see why one half began or ended so much later than the other (a full queue, other jobs on the nodes: start and end "
+        "of both results); slurm.start_timeout_minutes is how long one waits for the other"
+    )
+    run.cause, run.cause_text = "overlap", text
+    run.lack = Lack(text, cure, (run.at("result.json:1"),))
 
 
 def together(one: tuple[float, float], other: tuple[float, float]) -> float:
@@ -243,7 +285,7 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
     owes: dict[str, dict[str, str]] = {}
     passed: dict[str, list[str]] = {}
     hours: dict[str, dict[str, float]] = {}
-    withdrawn: dict[str, str] = {}
+    withdrawn = {n: why for run in runs for n, why in run.withdrawn.items()}
     stopped: dict[str, str] | None = None
     isolated = isolating.isolate(plan, runs, _convict, context.topology)
     for run in runs:
@@ -274,9 +316,7 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
             }
         elif run.cause:
             for node in run.nodes:
-                if run.unread.get(node) == "withdrawn":
-                    withdrawn[node] = run.cause_text
-                else:
+                if node not in run.withdrawn:
                     owes.setdefault(node, {"cause": run.cause, "text": run.cause_text})
         elif run.trouble or run.slow:
             for node in run.nodes:
@@ -286,7 +326,8 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
             spent = run.result["hours"]
             for node in run.nodes:
                 if node in run.unread:
-                    owes.setdefault(node, {"cause": "inconclusive", "text": f"{run.where}: {run.unread[node]}"})
+                    text = "; ".join(lack.text for lack in run.unread[node])
+                    owes.setdefault(node, {"cause": "inconclusive", "text": f"{run.where}: {text}"})
                 elif group["isolation"] and not group["isolation"].get("counts", True):
                     owes.setdefault(
                         node, {"cause": "suspect", "text": f"{run.where} is smaller or shorter than the step wants"}
@@ -294,7 +335,10 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
                 else:
                     passed.setdefault(node, []).append(run.workload)
                     hours.setdefault(node, {})[run.workload] = spent
-    stopped = _limits(plan, owes, failed, passed, context, stopped, findings, runs)
+    over = rerun_limit.apply(owes, failed, passed, context, runs)
+    failed |= over.failed
+    findings += over.failed.values()
+    stopped = stopped or over.stopped
     outcome = _outcome(plan, failed, owes, passed, isolated.suspects, withdrawn)
     return {
         "campaign": plan["campaign"],
@@ -357,73 +401,6 @@ def _convict(run: Run, node: str) -> dict[str, Any]:
         next_action=slow.next_action,
         rank=81,
     )
-
-
-def _limits(
-    plan: Mapping[str, Any],
-    owes: dict[str, dict[str, str]],
-    failed: dict[str, dict[str, Any]],
-    passed: dict[str, list[str]],
-    context: Context,
-    stopped: dict[str, str] | None,
-    findings: list[dict[str, Any]],
-    runs: Sequence[Run],
-) -> dict[str, str] | None:
-    """Apply the rerun limit: evidence that one node alone does not give fails it; what nobody is to blame for stops."""
-    unread_here = [n for n, o in owes.items() if o["cause"] == "inconclusive"]
-    # nodes that the same probes could read in this step, now or in an earlier heat: then the tools work
-    readable = {n for g in (*context.gates, {"passed": passed}) for n in g["passed"]} - set(unread_here)
-    for node, entry in owes.items():
-        if node in failed or entry["cause"] not in COUNTED:
-            continue
-        since = 0
-        causes = {entry["cause"]}
-        for gate in reversed(context.gates):
-            if gate.get("stopped"):
-                break  # the operator went on after a stop: the count starts anew
-            cause = gate["owes"].get(node, {}).get("cause")
-            since += cause in COUNTED
-            causes |= {cause} & COUNTED
-        if since < context.rerun_limit:
-            continue
-        run = next((r for r in runs if node in r.unread), None)
-        if run and causes == {"inconclusive"} and len(unread_here) <= len(readable):
-            finding = run.finding(
-                node,
-                part="node",
-                fault="probe_unreadable",
-                signal="unreadable",
-                scope="node",
-                value=float(since + 1),
-                unit="heats",
-                limit=float(context.rerun_limit),
-                limit_origin="config rerun_limit",
-                evidence=_probe_evidence(run, node),
-                reason=f"this node alone gave no evidence in {since + 1} heats: {entry['text']}",
-                next_action="make the tool work on this node (driver, BMC, rights); without evidence it does not pass",
-                confidence="certain",
-                rank=95,
-            )
-            failed[node] = finding
-            findings.append(finding)
-        elif stopped is None:
-            cures = {
-                "time_limit": "raise slurm.time_limit_minutes or shorten the window",
-                "cancelled": "find out who cancels the jobs; then start snakemake again",
-                "inconclusive": "the probe commands do not work on most nodes: correct config key probes.commands",
-            }
-            stopped = {
-                "kind": entry["cause"],
-                "text": f"{plan['step']} was run {since + 1} times for {node} without a result: {entry['text']}",
-                "cure": cures.get(entry["cause"], "remove the cause; then start snakemake again"),
-            }
-    return stopped
-
-
-def _probe_evidence(run: Run, node: str) -> list[str]:
-    """Return the probe files of a node."""
-    files = [seen[node]["file"] for seen in run.result["probes"].values() if node in seen and seen[node].get("file")]
-    return [f"{run.where}/{f}:1" for f in files] or [f"{run.where}/result.json:1"]
 
 
 def _outcome(

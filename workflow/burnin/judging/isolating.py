@@ -42,7 +42,7 @@ def isolate(
     of_run: dict[Trial, Run] = {}
     for run in runs:
         out |= run.guilty()
-        gone |= {n for n, why in run.unread.items() if why == "withdrawn"}
+        gone |= run.withdrawn.keys()
         trial = _trial(run, plan["groups"][run.group])
         if trial:
             trials.append(trial)

@@ -53,6 +53,15 @@ class Context:
     topology: Topology | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Evidence that is missing: what, what makes it be there, and where to look (file:line below the campaign)."""
+
+    text: str
+    cure: str
+    evidence: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Run:
     """One run while it is judged."""
@@ -71,9 +80,11 @@ class Run:
     quote: str = ""
     slow: Slow | None = None
     wide: Slow | None = None  # the worst that may be everybody's
-    unread: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, list[Lack]] = field(default_factory=dict)  # node -> all that is missing of it
+    withdrawn: dict[str, str] = field(default_factory=dict)  # node -> why it is out, and nobody's fault
     cause: str = ""  # why everybody owes, if nobody is guilty
     cause_text: str = ""
+    lack: Lack | None = None  # what is missing of the whole run, if that is why
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -84,6 +95,10 @@ class Run:
     def guilty(self) -> set[str]:
         """Return the nodes that a finding convicts."""
         return {f["node"] for f in self.findings if f["scope"] == "node"}
+
+    def lacks(self, node: str, lack: Lack) -> None:
+        """Note that evidence about a node is missing."""
+        self.unread.setdefault(node, []).append(lack)
 
     def finding(self, node: str | None, **fields: Any) -> dict[str, Any]:
         """Return a finding in the form of gate.schema.json, plus `rank`; what is not given is that of an event."""

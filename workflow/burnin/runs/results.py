@@ -147,7 +147,19 @@ def read_output(spec: RunSpec, path: Path) -> dict[str, Any]:
     """Return the summary of an iteration's raw output; a missing file is no output."""
     definition = spec.definition
     reading = parsers.read_file(definition["parser"], path)
-    return iteration_summary(definition["metric"], reading, len(spec.nodes), spec.gpus_per_node)
+    summary = iteration_summary(definition["metric"], reading, len(spec.nodes), spec.gpus_per_node)
+    if not reading.complete:
+        summary["facts"]["lines"] = count_lines(path)  # where it is cut
+    return summary
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of an output, 1 if it is empty or not there."""
+    try:
+        with path.open("rb") as stream:
+            return max(1, sum(1 for _ in stream))
+    except OSError:
+        return 1
 
 
 def _iteration(spec: RunSpec, folder: Path, start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:

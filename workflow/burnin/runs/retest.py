@@ -65,7 +65,10 @@ def run(result: Path) -> None:
         "unit": None,
         "problems": problems[:20],
         "signals": [{**s.to_dict(), "host": node} for s in reading.signals[:200]],
-        "facts": {"gpus": gpus},
+        "facts": {
+            "gpus": gpus,
+            **({} if reading.complete else {"lines": results.count_lines(folder / "out-00000.log")}),
+        },
     }
     book.append({"type": "end", "seq": 0, "time": time.time(), "exit": status, "ended": ended, "summary": summary})
     book.append({"type": "final", "time": time.time(), "facts": {"host": os.uname().nodename}})
