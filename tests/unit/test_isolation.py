@@ -22,6 +22,8 @@ from tests.world import Campaign, context, ladder, plan_of, result
 #: Does a group fail? (nodes, number of the test)
 Truth = Callable[[set[str], int], bool]
 
+LINK = "it is the path between them"
+
 
 def names(count: int) -> list[str]:
     return [f"n{i:03d}" for i in range(count)]
@@ -39,7 +41,7 @@ def isolate(
     while True:
         found = conclude(trials, heat)
         convicted |= set(found.convicted)
-        out |= set(found.convicted) | {n for c in found.given_up for n in c.suspects}
+        out |= set(found.convicted) | {n for c in found.given_up for n in c.held}
         if not found.open:
             return convicted, found, count, heat
         heat += 1
@@ -67,7 +69,7 @@ def test_triangulation_one_culprit_and_one_link() -> None:
     convicted, end, tests, rounds = isolate(nodes, pairs, lambda g, _: {"n000", "n001"} <= g)
     assert not convicted and (tests, rounds) == (3, 2), "two with other partners, and the pair once more"
     (link,) = end.given_up
-    assert link.link and set(link.suspects) == {"n000", "n001"} and link.pairs == {("n000", "n001")}
+    assert link.given_up.endswith(LINK) and set(link.held) == {"n000", "n001"} and link.pairs == {("n000", "n001")}
 
 
 @given(st.sampled_from([2, 4, 8]), st.data())
@@ -93,7 +95,7 @@ def test_a_link_is_found_as_a_link(size: int, data: st.DataObject) -> None:
     convicted, end, _, _ = isolate(nodes, groups, lambda g, _: ends <= g)
     assert not convicted
     (case,) = end.given_up
-    assert case.link and set(case.suspects) == ends
+    assert case.given_up.endswith(LINK) and set(case.held) == ends
 
 
 @pytest.mark.parametrize("count", [4, 8, 16, 30])
@@ -102,7 +104,7 @@ def test_a_link_that_only_the_whole_cluster_has_in_one_group(count: int) -> None
     nodes = names(count)
     convicted, end, _, _ = isolate(nodes, [nodes], lambda g, _: {nodes[1], nodes[-2]} <= g)
     (case,) = end.given_up
-    assert not convicted and case.link and set(case.suspects) == {nodes[1], nodes[-2]}
+    assert not convicted and case.given_up.endswith(LINK) and set(case.held) == {nodes[1], nodes[-2]}
 
 
 def test_what_comes_and_goes_is_given_up_and_said() -> None:
@@ -166,6 +168,94 @@ def test_what_comes_and_goes_may_be_a_partner_s() -> None:
     end = conclude([*trials, *cleared, *passes], 3)
     (case,) = end.given_up
     assert not end.convicted and set(case.suspects) == {"n1", "n2", "n3"}
+
+
+def test_who_was_in_all_groups_beside_a_pair_is_no_less_suspect_than_the_path_between_them() -> None:
+    """c filled a group whose pair a-b failed again, and was in the first one, too: its fault may come and go."""
+    first = Trial("w", 0, tuple("abcd"), tuple("abcd"), True)
+    others = [Trial("w", 1, tuple("acef"), ("a", "c"), False), Trial("w", 1, tuple("bdgh"), ("b", "d"), False)]
+    crossed = [
+        Trial("w", 2, tuple("adef"), ("a", "d"), False, True),
+        Trial("w", 2, tuple("bcgh"), ("b", "c"), False, True),
+    ]
+    known = [first, *others, *crossed, Trial("w", 3, tuple("cdgh"), ("c", "d"), False, True)]
+    again = Trial("w", 3, tuple("abce"), ("a", "b"), True, True)
+    end = conclude([*known, again], 3)
+    assert not end.given_up and {*end.open[0].pairs} == {("a", "b")}, "not yet: c was there"
+    (test,), _ = propose(end.trials, ["w"], "abcdefgh", "efgh")
+    assert set(test.nodes) & set("abcd") == {"a", "b"}, "the next one is without c"
+    without = Trial("w", 4, test.nodes, test.suspects, True, True)
+    (case,) = conclude([*known, again, without], 4).given_up
+    assert case.given_up.endswith(LINK) and set(case.held) == {"a", "b"}
+    passes = [replace(without, heat=h, failed=False) for h in (4, 5, 6)]
+    rerun = [replace(again, heat=h, failed=False) for h in (7, 8, 9)]
+    (case,) = conclude([*known, again, *passes, *rerun], 9).given_up
+    assert set(case.held) == {"a", "b", "c"}, "whoever was in both groups that failed"
+
+
+def test_who_was_given_up_beside_others_holds_them_too() -> None:
+    """b and c passed once, in a smaller group; a could not be tested. What failed once may be any of the three."""
+    failed = Trial("w", 0, tuple("abc"), tuple("abc"), True)
+    smaller = [Trial("w", 1, ("a",), ("a",), False), Trial("w", 1, ("b", "c"), ("b", "c"), False)]
+    (case,) = conclude([failed, *smaller], 1, slack=1).given_up
+    assert case.suspects == ("a",) and set(case.held) == set("abc") and not case.again
+
+
+def test_who_only_filled_a_group_passes_again_without_the_suspect() -> None:
+    """x came back and the whole fails with it, as often as it is tried: x is out, the others owe the step once more."""
+    fails = [Trial("w", h, tuple("xabc"), ("x",), True) for h in range(repeats_for() + 1)]
+    assert not conclude(fails[:2], 1).given_up
+    (case,) = conclude(fails, len(fails) - 1).given_up
+    assert "no other partners" in case.given_up and case.held == ("x",) and case.again == ("a", "b", "c")
+
+    def run(step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> dict[str, Any]:
+        found = result(step, heat, workload, group, nodes)
+        broken = len(nodes) == 4 and len(campaign.gates) > back
+        return hang(found) if broken and "n003" in nodes else found
+
+    campaign, back = Campaign(ladder(4, ["nccl"]), run), 10**6
+    campaign.to_end()
+    assert campaign.accepted == set(names(4))
+    back = len(campaign.gates)
+    campaign.gates.append({"repair": {"node": "n003", "part": "gpu5", "fix": "reseated", "by": "op", "time": 1.0}})
+    campaign.to_end()
+    assert campaign.accepted == set(names(3)) and campaign.suspects == {"n003"} and not campaign.failed
+    last = campaign.heats[-1]
+    assert last.step == "full" and set(last.groups[0].nodes) == set(names(3)) == set(last.groups[0].owed)
+
+
+def test_partners_that_passed_only_in_smaller_groups_convict_nobody() -> None:
+    """Two groups that share only x hung: with partners that never ran in groups as large it may be one of theirs, each."""
+    first = Trial("w", 0, tuple("xabc"), ("x",), True, unproven=tuple("abc"))
+    second = Trial("w", 1, tuple("xdef"), ("x",), True, unproven=tuple("def"))
+    end = conclude([first, second], 1)
+    (case,) = end.given_up
+    assert not end.convicted and case.held == ("x",) and "only passed in smaller ones" in case.given_up
+    assert conclude([first, replace(second, unproven=())], 1).convicted.keys() == {"x"}
+    proven = Trial("w", 1, tuple("abcg"), ("g",), False)
+    assert conclude([first, proven, second], 1).convicted.keys() == {"x"}, "a pass in a group as large proves them"
+
+
+def test_who_is_away_is_suspected_again_when_it_is_back() -> None:
+    failed = Trial("w", 0, tuple("abcd"), tuple("abcd"), True)
+    passes = [Trial("w", 1, tuple("abef"), ("a", "b"), False), Trial("w", 1, tuple("cdgh"), ("c", "d"), False)]
+    end = conclude([failed, *passes], 1, gone={"d"})
+    assert not end.open and not end.given_up and failed in end.trials
+    assert conclude(end.trials, 2).open[0].kind == "pairs"
+
+
+def test_a_group_that_runs_again_as_it_was_lends_nobody() -> None:
+    """Its partners have passed the step, and are in the group already."""
+    failed = Trial("w", 0, tuple("abcd"), ("a", "b"), True)
+    cleared = [Trial("w", 1, tuple("aefg"), ("a",), False), Trial("w", 1, tuple("bhij"), ("b",), False)]
+    paths = [Trial("w", 2, tuple("abef"), ("a", "b"), False, True)]
+    paths += [Trial("w", 3, (x, y, "k", "l"), (x, y), False, True) for x in "ab" for y in "cd"]
+    paths.append(Trial("w", 3, tuple("cdkl"), ("c", "d"), False, True))
+    other = Trial("w", 4, tuple("mnop"), tuple("mnop"), True)
+    tests, _ = propose([failed, *cleared, *paths, other], ["w"], "abcdefghijklmnop", "cdefghijkl")
+    members = [n for t in tests for n in t.nodes]
+    assert tests[-1].nodes != tests[0].nodes and len(members) == len(set(members))
+    assert any(set(t.nodes) == set("abcd") for t in tests)
 
 
 def test_shortened_windows_find_it_and_are_no_pass_of_the_step() -> None:

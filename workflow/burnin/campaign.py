@@ -28,7 +28,6 @@ from burnin.ladder import (
     Group,
     Heat,
     Standing,
-    assume_passed,
     event_of,
     heat_of_standing,
     is_gate,
@@ -233,7 +232,7 @@ class Campaign:
                 return heats
             heat = self.planned(heat)
             heats.append((heat, False))
-            _assume(standing, heat)
+            standing.assume(heat)
 
     # -------------------------------------------------------------------------------------------------- decisions
 
@@ -285,6 +284,7 @@ class Campaign:
             "owed": list(group.owed),
             "workloads": list(group.workloads),
             "isolation": isolation_document(isolation) if isolation else None,
+            "unproven": list(group.unproven),
         }
         short = [w for w in group.workloads if isolation and w in self.config.short_windows]
         return document | ({"windows": {w: self.config.window(w, step, True) for w in short}} if short else {})
@@ -515,15 +515,6 @@ class Campaign:
         storage.append_line(self.dir / "reruns.jsonl", "\n".join(lines))
 
 
-def _assume(standing: Any, heat: Heat) -> None:
-    """Let everybody of a heat pass."""
-    gate = assume_passed(heat)
-    standing.heats[heat.step] = heat.heat + 1
-    for node, workloads in gate["passed"].items():
-        standing.passed[node].update((heat.step, w) for w in workloads)
-    standing.trials.pop(heat.step, None)
-
-
 def _group(document: Mapping[str, Any]) -> Group:
     """Return a group of plan.json."""
     isolation = document["isolation"]
@@ -532,4 +523,5 @@ def _group(document: Mapping[str, Any]) -> Group:
         tuple(document["owed"]),
         tuple(document["workloads"]),
         isolation_of(isolation) if isolation else None,
+        tuple(document.get("unproven", ())),
     )

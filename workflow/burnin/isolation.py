@@ -7,11 +7,15 @@ are split, each part filled up to the same size with nodes that passed the step 
 * one suspect is left that failed in groups which have nobody else in common: it is convicted (no single link explains
   what happens in two groups that share only this node);
 * all suspects passed with other partners: then it is no node. Pairs that met in the failed group and in no later group
-  that passed may be the path; cross tests halve them until one pair is left that fails again: a link;
-* even that does not fail again: it comes and goes. The group runs again as often as `repeats` says, then it is given up;
+  that passed may be the path; cross tests halve them until one pair is left that fails again, in groups which have nobody
+  else in common: a link (whoever else was in all of them may be a node whose fault comes and goes);
+* even that does not fail again: it comes and goes. The group runs again as often as `repeats` says, then those are given
+  up who were in it and in all earlier groups that it was to explain;
 * no test that could tell is left (too few trusted partners, too many rounds): given up, and said.
 
-Who is given up stays suspect, is named, and does not pass. Nobody is convicted on suspicion. A failed trial that has a
+Who is given up stays suspect, is named, and does not pass; so does who was a suspect in all of the case's failed groups:
+that it passed since does not clear it, a fault may come and go. Who only filled all of them, having passed before, has
+to pass the step again without those. Nobody is convicted on suspicion. A failed trial that has a
 convicted or given-up node in it is explained, its other nodes just run again. Only passes later than a failure clear:
 what passed before it, and then failed, has not been cleared by that.
 """
@@ -19,7 +23,7 @@ what passed before it, and then failed, has not been cleared by that.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -49,7 +53,10 @@ REPEATS = repeats_for()
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of a group in a step. `failed`: None if it told nothing. `pair`: its suspects are ends of a path."""
+    """One run of a group in a step. `failed`: None if it told nothing. `pair`: its suspects are ends of a path.
+
+    `unproven`: its partners that have passed the step only in smaller groups than it wants now.
+    """
 
     workload: str
     heat: int
@@ -57,12 +64,14 @@ class Trial:
     suspects: tuple[str, ...]
     failed: bool | None
     pair: bool = False
+    unproven: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form in gate.json and plan.json."""
         return {
             "workload": self.workload, "heat": self.heat, "nodes": list(self.nodes),
             "suspects": list(self.suspects), "failed": self.failed, "pair": self.pair,
+            "unproven": list(self.unproven),
         }  # fmt: skip
 
     @classmethod
@@ -70,7 +79,7 @@ class Trial:
         """Return the trial of a document."""
         return cls(
             document["workload"], document["heat"], tuple(document["nodes"]), tuple(document["suspects"]),
-            document["failed"], document["pair"],
+            document["failed"], document["pair"], tuple(document.get("unproven", ())),
         )  # fmt: skip
 
     def where(self, step: str) -> str:
@@ -103,7 +112,9 @@ class Case:
     pairs: frozenset[Pair] = frozenset()
     waits: bool = False  # another case is looked at first
     given_up: str = ""  # why no test can tell any more
-    link: bool = False  # a pair that failed again
+    held: tuple[str, ...] = ()  # who is given up: the suspects, and who was one and only passed since
+    again: tuple[str, ...] = ()  # who only filled all of these groups: passes again without those, or is suspected then
+    sure: bool = False  # one suspect, and nobody and nothing else explains its failures
 
     @property
     def size(self) -> int:
@@ -172,8 +183,28 @@ def cases(trials: Sequence[Trial], out: set[str], gone: set[str], slack: int = 0
         waits = _later(fail, fails) or any(not c.waits and set(c.suspects) & set(left) for c in found)
         found.append(Case("nodes", fails[0].workload, [fail], left, waits=waits))
     for case in [c for c in found if not c.waits]:
-        case.given_up = _hopeless(case, trials, fails, repeats)
-    return [*found, *_path_cases(paths, found, trials, fails, slack, repeats)]
+        alone = len(case.suspects) == 1 and len(set.intersection(*(set(f.nodes) for f in case.fails))) == 1
+        case.sure = alone and any(_excludes_others(f, case.suspects[0], passes, slack) for f in case.fails)
+        if alone and not case.sure:
+            case.given_up = (
+                f"failed in {len(case.fails)} groups that have nobody else in common, but the others have only passed in "
+                "smaller ones"
+            )
+        else:
+            case.given_up = _hopeless(case, trials, fails, repeats)
+    found += _path_cases(paths, found, trials, fails, slack, repeats)
+    for case in (c for c in found if c.given_up):
+        company = _company(case, fails)
+        declared = set().union(*(f.suspects for f in [*case.fails, *_nested(case, fails)]))
+        case.held = tuple(sorted({*case.suspects, *(company & declared)}))
+        case.again = tuple(sorted(company - {*case.held}))
+    return found
+
+
+def _excludes_others(fail: Trial, suspect: str, passes: Sequence[Trial], slack: int) -> bool:
+    """Tell whether all others of a failed group have passed in one as large, before or after."""
+    large = [set(p.nodes) for p in passes if len(p.nodes) >= len(fail.nodes) - (slack if len(fail.nodes) > 2 else 0)]
+    return {*fail.suspects, *fail.unproven} - {suspect} <= set().union(*large)
 
 
 def _later(fail: Trial, fails: Sequence[Trial]) -> bool:
@@ -199,9 +230,10 @@ def _path_cases(
             continue
         found.append(Case("pairs" if pairs else "vanished", fail.workload, [fail], (), frozenset(pairs)))
     for case in found:
+        ends, company = {n for p in case.pairs for n in p}, _company(case, fails)
         # one pair that failed twice is enough: whoever is in another pair of them is not suspected
         # what comes and goes may be anybody's of that group, also of one that only filled it: each has passed since
-        case.suspects = tuple(sorted({n for p in case.pairs for n in p})) or case.fails[0].nodes
+        case.suspects = tuple(sorted(ends or company))
         involved = set(case.suspects) | set(case.fails[0].nodes)
         if case.kind == "vanished":
             newer = [f for f in fails if f.heat > case.fails[0].heat and set(f.suspects) & set(case.suspects)]
@@ -209,19 +241,29 @@ def _path_cases(
         case.waits = case.waits or any(set(c.suspects) & involved for c in under if not c.waits)
         if case.waits:
             continue
-        case.link = len(case.pairs) == 1 and len(case.fails) > 1
         again = [
             t
             for t in trials
             if t.failed is False and _tells(t, case.fails[0], slack) and set(case.fails[0].nodes) <= set(t.nodes)
         ]
-        if case.link:
+        if len(case.pairs) == 1 and len(case.fails) > 1 and company == ends:
             case.given_up = "each passed with other partners, together they failed again: it is the path between them"
         elif case.kind == "vanished" and len(again) >= repeats:
             case.given_up = f"failed together once and passed together {len(again)} times after: it comes and goes"
         else:
             case.given_up = _hopeless(case, trials, fails, repeats)
     return found
+
+
+def _company(case: Case, fails: Sequence[Trial]) -> set[str]:
+    """Return the nodes that were in all failed groups of a case, and in those that its tests were to explain."""
+    return set.intersection(*(set(f.nodes) for f in [*case.fails, *_nested(case, fails)]))
+
+
+def _nested(case: Case, fails: Sequence[Trial]) -> list[Trial]:
+    """Return earlier failures of which a case's last one was to find the culprit: they had its suspects, and others."""
+    last = max(case.fails, key=lambda f: f.heat)
+    return [f for f in fails if f.heat < last.heat and set(last.suspects) <= set(f.suspects)]
 
 
 def _hopeless(case: Case, trials: Sequence[Trial], fails: Sequence[Trial], repeats: int) -> str:
@@ -231,6 +273,11 @@ def _hopeless(case: Case, trials: Sequence[Trial], fails: Sequence[Trial], repea
     enough = 3 if len(mine) > 2 else 1
     if small and (len({t.heat for t in small}) >= enough or case.kind == "pairs"):
         return f"too few nodes that passed this step to fill groups of {case.size}: smaller groups passed, which says nothing"
+    again = [
+        f for f in case.fails if len(mine) == 1 and sum(set(f.nodes) == set(g.nodes) for g in case.fails) > repeats
+    ]
+    if again:
+        return f"failed in the same group {repeats + 1} times, and there are no other partners to tell who it is"
     root = min(f.heat for f in [*case.fails, *fails] if f in case.fails or set(f.suspects) & mine)
     rounds = {t.heat for t in trials if t.heat > root and t.failed is not None and set(t.suspects) & mine}
     most = 4 * math.ceil(math.log2(max(2, max(len(f.nodes) for f in fails)))) + 2 * repeats + 4
@@ -273,11 +320,13 @@ def conclude(
                     changed = True
                 elif case.given_up and not explains & set(case.suspects):
                     result.given_up.append(case)
-                    explains.update(case.suspects)
+                    explains.update(case.held)
                     changed = True
                 else:
                     result.open.append(case)
+    # a failure of a group in which somebody is away is taken up again when that node returns
     held = [f for c in result.open for f in c.fails]
+    held += [t for t in trials if t.failed and absent & set(t.nodes) and not explains & set(t.nodes) and t not in held]
     for workload in workloads:
         fails = [f for f in held if f.workload == workload]
         if fails:
@@ -292,9 +341,7 @@ def conclude(
 
 def _guilty(case: Case, heat: int) -> tuple[str, Trial] | None:
     """Return the one suspect of a case and the run of this heat that convicts it, or None."""
-    if case.kind != "nodes" or len(case.suspects) != 1:
-        return None
-    if len(set.intersection(*(set(f.nodes) for f in case.fails))) != 1:
+    if not case.sure:
         return None
     now = [f for f in case.fails if f.heat == heat]
     return (case.suspects[0], now[0]) if now else None
@@ -338,17 +385,22 @@ class _Bench:
         paths = self.topology.paths if self.topology is not None and self.topology.known else {}
         return sorted(nodes, key=lambda n: (paths.get(n, ()), n))
 
-    def group(self, members: Sequence[str], size: int, rather_not: set[str], never: set[str]) -> tuple[str, ...]:
-        """Return `members` with partners; those of `rather_not` only if there are no others."""
+    def group(
+        self, members: Sequence[str], size: int, rather_not: set[str], never: set[str], last: Set[str]
+    ) -> tuple[str, ...]:
+        """Return `members` with partners; those of `rather_not` only if there are no others, `last` after them."""
         nodes = list(members)
-        for pool in (
-            [n for n in self.free if n not in rather_not and n not in never],
-            [n for n in self.free if n in rather_not and n not in never],
-        ):
-            nodes, _ = fill(nodes, size, [n for n in pool if n not in nodes], self.topology, self.borrowed)
-        self.free = [n for n in self.free if n not in nodes]
-        self.used |= set(nodes)
+        allowed = [n for n in self.free if n not in never]
+        for rank in range(3):
+            pool = [n for n in allowed if (2 if n in last else int(n in rather_not)) == rank and n not in nodes]
+            nodes, _ = fill(nodes, size, pool, self.topology, self.borrowed)
+        self.take(nodes)
         return tuple(nodes)
+
+    def take(self, nodes: Iterable[str]) -> None:
+        """Note that nodes are in a group of this heat."""
+        self.used |= set(nodes)
+        self.free = [n for n in self.free if n not in self.used]
 
 
 def propose(
@@ -432,10 +484,10 @@ def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _
         fail = case.fails[0]
         if bench.used & set(fail.nodes):
             return []
-        bench.used |= set(fail.nodes)
+        bench.take(fail.nodes)
         return [Test(case.suspects, fail.nodes, fail.suspects, (case.workload,), 0, False)]
     if case.kind == "pairs":
-        return _path_tests(case, near, bench)
+        return _path_tests(case, near, set.intersection(*(set(f.nodes) for f in case.fails)), bench)
     if len(case.suspects) == 1:
         shared = set.intersection(*(set(f.nodes) for f in case.fails)) - set(case.suspects)
         never = shared if bench.count(shared) else set()
@@ -444,8 +496,16 @@ def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _
     return _node_tests(case, others, trials, near, bench)
 
 
-def _test(case: Case, members: Sequence[str], bench: _Bench, rather_not: set[str], never: set[str], part: int) -> Test:
-    nodes = bench.group(members, case.size, rather_not, never)
+def _test(
+    case: Case,
+    members: Sequence[str],
+    bench: _Bench,
+    rather_not: set[str],
+    never: set[str],
+    part: int,
+    last: Set[str] = frozenset(),
+) -> Test:
+    nodes = bench.group(members, case.size, rather_not, never, last)
     return Test(case.suspects, nodes, tuple(members), (case.workload,), part, case.kind == "pairs")
 
 
@@ -476,7 +536,7 @@ def _node_tests(
             groups = [(*parts[i], *theirs[j]) for i, j in mix]
             if any(frozenset(g) in done or len(g) != size for g in groups):
                 continue
-            bench.used |= {n for g in groups for n in g}
+            bench.take(n for g in groups for n in g)
             of = (*suspects, *other.suspects)
             return [Test(of, g, g, (case.workload,), i, False) for i, g in enumerate(groups)]
     # no partner at all: smaller groups. That they pass says little, but one that fails says much, and then the others are
@@ -552,14 +612,15 @@ def _one_group(parts: Sequence[tuple[list[str], list[str]]]) -> list[str]:
     return _half(one, two) if two else one[: math.ceil(len(one) * math.sqrt(0.5))]
 
 
-def _path_tests(case: Case, near: set[str], bench: _Bench) -> list[Test]:
-    """Return tests that halve the pairs of a case."""
+def _path_tests(case: Case, near: set[str], company: set[str], bench: _Bench) -> list[Test]:
+    """Return tests that halve the pairs of a case. Who else was in all its groups, `company`, is the last to fill them."""
     parts = [(bench.in_rank(one), bench.in_rank(two)) for one, two in sides(case.pairs)]
     ends = set(case.suspects)
+    last = company - ends
     bench.free = [n for n in bench.free if n not in ends]
     wanted = [w for w in _two_groups(parts) if any(set(p) <= set(w) for p in case.pairs)]
     idle = [n for n in case.suspects if not any(n in w for w in wanted)]
-    lack = sum(max(0, case.size - len(w)) for w in wanted) - bench.count(set())
+    lack = sum(max(0, case.size - len(w)) for w in wanted) - bench.count(last)
     if len(wanted) > 1 and lack > len(idle):
         wanted, idle = [_one_group(parts)], []
     made: list[Test] = []
@@ -572,6 +633,6 @@ def _path_tests(case: Case, near: set[str], bench: _Bench) -> list[Test]:
         idle = [n for n in idle if n not in nodes]
         if (made or bench.used) and bench.count(set()) < case.size - len(nodes):
             break
-        test = _test(case, nodes, bench, near, set(), part)
+        test = _test(case, nodes, bench, near, set(), part, last)
         made.append(Test(test.of, test.nodes, tuple(members), test.workloads, part, True))
     return made

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from burnin import isolation as tracing
@@ -84,12 +84,16 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The nodes of one job. `owed` are those it runs for; the others are borrowed: they passed this step already."""
+    """The nodes of one job. `owed` are those it runs for; the others are borrowed: they passed this step already.
+
+    `unproven`: those borrowed that passed it when it was smaller (fewer nodes were in), which says less of them.
+    """
 
     nodes: tuple[str, ...]
     owed: tuple[str, ...]
     workloads: tuple[str, ...]
     isolation: Isolation | None = None
+    unproven: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -111,7 +115,7 @@ class Heat:
 class Standing:
     """Where everybody stands after the gates so far."""
 
-    passed: dict[str, set[tuple[str, str]]]
+    passed: dict[str, dict[tuple[str, str], int]]  # node -> (step, workload) -> nodes of the largest group it passed in
     failed: dict[str, tuple[str, int]] = field(default_factory=dict)  # node -> (step, heat)
     unresolved: dict[str, tuple[str, int]] = field(default_factory=dict)  # suspects that could not be cleared
     withdrawn: dict[str, tuple[str, int]] = field(default_factory=dict)  # taken out of Slurm by somebody else
@@ -132,6 +136,20 @@ class Standing:
             if all((step, w) in self.passed[node] for w in workloads):
                 self.borrowed[node] = self.borrowed.get(node, 0) + 1
 
+    def credit(self, node: str, step: str, workloads: Iterable[str], size: int) -> None:
+        """Note that a node has passed workloads of a step in a group of `size` nodes."""
+        for workload in workloads:
+            self.passed[node][step, workload] = max(size, self.passed[node].get((step, workload), 0))
+
+    def assume(self, heat: Heat) -> None:
+        """Let everybody of a heat pass."""
+        self.heats[heat.step] = heat.heat + 1
+        for group in heat.groups:
+            self.borrow(group.nodes, heat.step, group.workloads)
+            for node in group.nodes:
+                self.credit(node, heat.step, group.workloads, len(group.nodes))
+        self.trials.pop(heat.step, None)
+
     def roster(self, nodes: Iterable[str]) -> list[str]:
         """Return the nodes still in, in the order given."""
         return [n for n in nodes if n not in self.failed and n not in self.unresolved and n not in self.withdrawn]
@@ -139,17 +157,19 @@ class Standing:
 
 def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing:
     """Return the standing after `gates` (all events, in the order in which they happened)."""
-    standing = Standing(passed={n: set() for n in config.nodes})
+    standing = Standing(passed={n: {} for n in config.nodes})
     for gate in gates:
         if not is_gate(gate):
             replay_record(standing, gate["repair"] if "repair" in gate else gate["returned"])
             continue
         step, heat = gate["step"], gate["heat"]
         standing.heats[step] = standing.heats.get(step, 0) + 1
+        sizes: dict[str, int] = {}
         for members in gate.get("groups", {}).values():
             standing.borrow(members, step, config.workloads.get(step, ()))
+            sizes.update(dict.fromkeys(members, len(members)))
         for node, workloads in gate["passed"].items():
-            standing.passed[node].update((step, w) for w in workloads)
+            standing.credit(node, step, workloads, sizes.get(node, 1))
         for node, outcome in gate["outcome"].items():
             if outcome == "failed":
                 standing.failed[node] = (step, heat)
@@ -162,6 +182,9 @@ def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing
         for suspect in gate["suspects"]:
             if suspect["unresolved"]:
                 standing.unresolved.update((n, (step, heat)) for n in suspect["nodes"])
+                for node in suspect.get("again", ()):
+                    # it passed, and then something failed with it: the others' fault if it passes without them
+                    standing.passed[node].pop((step, suspect["workload"]), None)
         held = {n for s in gate["suspects"] if s["unresolved"] for n in s["nodes"]}
         for link in gate.get("links", ()):
             ends = {n for side in link["between"] for n in side}
@@ -206,7 +229,7 @@ def replay_record(standing: Standing, record: Mapping[str, Any]) -> None:
     nodes = {n for n in repaired_by(record) if n in standing.passed}  # the config may no longer have some of them
     for node in nodes:
         standing.repairs.setdefault(node, []).append(record)
-        standing.passed[node] = set()
+        standing.passed[node] = {}
         for out in (standing.failed, standing.unresolved, standing.withdrawn):
             out.pop(node, None)
         if standing.withdrawn_why.pop(node, None) is not None:
@@ -235,7 +258,9 @@ def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
     roster = standing.roster(config.nodes)
     retest = config.workloads.get("retest", ())
     proven = [
-        n for n in roster if standing.repairs.get(n) and not {("retest", w) for w in retest} <= standing.passed[n]
+        n
+        for n in roster
+        if standing.repairs.get(n) and not {("retest", w) for w in retest} <= standing.passed[n].keys()
     ]
     if proven:
         # a repaired node is proven alone, while it is still drained, before it meets anybody
@@ -257,8 +282,25 @@ def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
         groups = _groups(step, roster, owing, owed, standing, config, known)
         if not groups:
             continue
+        groups = [replace(g, unproven=_unproven(g, step.name, _least(step, roster), standing)) for g in groups]
         return Heat(step.name, standing.heats.get(step.name, 0), tuple(groups), tuple(known))
     return None
+
+
+def _least(step: Step, roster: Sequence[str]) -> int:
+    """Return the size of the smallest group that is one of the step."""
+    return len(roster) // 2 if step.name == "halves" else step.size or len(roster)
+
+
+def _unproven(group: Group, step: str, least: int, standing: Standing) -> tuple[str, ...]:
+    """Return who fills a group and has passed the step only in smaller ones than it wants now."""
+    wanted = min(least, len(group.nodes))
+    borrowed = set(group.nodes) - set(group.owed)
+    return tuple(
+        n
+        for n in group.nodes
+        if n in borrowed and any(standing.passed[n].get((step, w), 0) < wanted for w in group.workloads)
+    )
 
 
 def _known(standing: Standing, step: str) -> list[Trial]:
@@ -294,9 +336,8 @@ def _groups(
             # who just runs the step beside the tests wants partners, too: its failure is then found in this heat, not later
             -len(set(owing) - {n for t in known if t.failed for n in t.suspects}) % step.size if step.size else 0,
         )
-        least = {"halves": len(roster) // 2}.get(step.name, step.size or len(roster))
         for test in tests:
-            counts = len(test.nodes) >= least and not config.short & set(test.workloads)
+            counts = len(test.nodes) >= _least(step, roster) and not config.short & set(test.workloads)
             isolation = Isolation(test.of, test.part, test.suspects, test.pair, counts)
             groups.append(Group(test.nodes, test.suspects, test.workloads, isolation))
         if not groups:
@@ -352,12 +393,7 @@ def project(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> list[He
     heats: list[Heat] = []
     while (heat := heat_of_standing(config, standing)) is not None:
         heats.append(heat)
-        standing.heats[heat.step] = heat.heat + 1
-        for group in heat.groups:
-            standing.borrow(group.nodes, heat.step, config.workloads[heat.step])
-            for node in group.nodes:
-                standing.passed[node].update((heat.step, w) for w in group.workloads)
-        standing.trials.pop(heat.step, None)
+        standing.assume(heat)
     return heats
 
 

@@ -10,7 +10,8 @@ passed the step before; (e) every campaign ends; (f) verdicts do not depend on t
 (g) what the configuration or the operator did drops nobody.
 
 What the truth is measured by: a fault that comes and goes counts for (a) if it showed in a run with nothing else wrong
-and its node was not held for it; a slow node does not count (with few peers nobody can know), a node convicted for it must be slow.
+and its node was not held for it; if the node only filled that run's group, then unless it passed the step again. A slow
+node does not count (with few peers nobody can know), a node convicted for it must be slow.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ def plan_of(heat: Heat, repeats: int | None = None) -> dict[str, Any]:
             "owed": list(g.owed),
             "workloads": list(g.workloads),
             "isolation": isolation_document(g.isolation) if g.isolation else None,
+            "unproven": list(g.unproven),
         }
         for g in heat.groups
     }
@@ -385,7 +387,9 @@ def _count(sim: Simulation, heat: Heat, results: Mapping[tuple[str, str], Mappin
 # ---------------------------------------------------------------------------------------------------------- invariants
 
 
-def _check_heat(sim: Simulation, heat: Heat, passed: Mapping[str, set[tuple[str, str]]], roster: Sequence[str]) -> None:
+def _check_heat(
+    sim: Simulation, heat: Heat, passed: Mapping[str, Mapping[tuple[str, str], int]], roster: Sequence[str]
+) -> None:
     """Check (d): nobody runs who has not passed the step before, nobody runs twice."""
     members = [n for g in heat.groups for n in g.nodes]
     if len(members) != len(set(members)):
@@ -400,7 +404,7 @@ def _check_heat(sim: Simulation, heat: Heat, passed: Mapping[str, set[tuple[str,
         if len(roster) < max(step.size, 2 if step.name == "halves" else 1):
             continue
         for node in members:
-            if not {(step.name, w) for w in sim.config.workloads[step.name]} <= passed[node]:
+            if not {(step.name, w) for w in sim.config.workloads[step.name]} <= passed[node].keys():
                 sim.broken.append(f"(d) {node} is in {heat.step}/heat{heat.heat} without {step.name}")
 
 
@@ -438,7 +442,7 @@ def violations(sim: Simulation) -> list[str]:
             continue
         if fault.chance < 1 and not _unanswered(sim, fault):
             continue
-        if fault.chance == 1 and not _could_show(sim, fault, accepted):
+        if not _could_show(sim, fault, accepted):
             continue
         found.append(f"(a) {fault.text()} is accepted")
     since: dict[str, set[tuple[str, str]]] = {n: set() for n in sim.config.nodes}
@@ -472,14 +476,23 @@ def violations(sim: Simulation) -> list[str]:
 
 
 def _unanswered(sim: Simulation, fault: Fault) -> bool:
-    """Tell whether a fault that comes and goes showed, and none of its nodes was held for it since."""
+    """Tell whether a fault that comes and goes showed, and none of its nodes was held for it since, or cleared."""
     if fault.shown is None:
         return False
-    at, _ = fault.shown
-    for gate in (e for e in sim.events[at:] if is_gate(e)):
+    at, nodes = fault.shown
+    heat = next(h for h, event, _ in sim.heats if event == at)
+    owed = next(set(g.owed) for g in heat.groups if set(g.nodes) == set(nodes))
+    for number, gate in ((i, e) for i, e in enumerate(sim.events) if i >= at and is_gate(e)):
         held = {n for n, o in gate["outcome"].items() if o == "failed"}
         held |= {n for s in gate["suspects"] if s["unresolved"] for n in s["nodes"]}
         if held & set(fault.nodes):
+            return False
+        if (
+            number > at
+            and gate["step"] == heat.step
+            and not owed & set(fault.nodes)
+            and set(fault.nodes) & set(gate["passed"])
+        ):
             return False
     return True
 

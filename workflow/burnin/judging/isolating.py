@@ -110,12 +110,13 @@ def _trial(run: Run, group: Mapping[str, Any]) -> Trial | None:
         failed = True
     else:
         failed = None if isolation and run.unread.keys() & set(isolation["suspects"]) else False
-    nodes = tuple(run.nodes)
-    heat = int(run.result["heat"])
-    if isolation:
-        return Trial(run.workload, heat, nodes, tuple(isolation["suspects"]), failed, isolation.get("pair", False))
     # those who only fill the group have passed this step: they are partners, as in isolation
-    return Trial(run.workload, heat, nodes, tuple(group["owed"]) or nodes, True) if failed and len(nodes) > 1 else None
+    suspects = tuple(isolation["suspects"] if isolation else group["owed"]) or tuple(run.nodes)
+    trial = Trial(
+        run.workload, int(run.result["heat"]), tuple(run.nodes), suspects, failed,
+        bool(isolation and isolation.get("pair")), tuple(group.get("unproven", ())),
+    )  # fmt: skip
+    return trial if isolation or (failed and len(run.nodes) > 1) else None
 
 
 def _suspect(plan: Mapping[str, Any], case: Case, of_run: Mapping[Trial, Run]) -> dict[str, Any]:
@@ -127,12 +128,17 @@ def _suspect(plan: Mapping[str, Any], case: Case, of_run: Mapping[Trial, Run]) -
     if case.given_up:
         link = sides(case.pairs)
         who = " and ".join(fold(s) for s in (link[0] if len(link) == 1 else (case.suspects,)) if s)
-        reason = f"{who}: {case.workload} in {plan['step']}: {case.given_up} ({reason})"
+        beside = [n for n in case.held if n not in case.suspects]
+        company = (
+            f"; {fold(beside)} passed since, but was in all that failed: a fault may come and go" if beside else ""
+        )
+        reason = f"{who}: {case.workload} in {plan['step']}: {case.given_up} ({reason}){company}"
     elif case.kind != "nodes":
         reason += "; all passed with others since: a path between them, or it comes and goes"
     return {
         "workload": case.workload,
-        "nodes": list(case.suspects),
+        "nodes": list(case.held or case.suspects),
+        "again": list(case.again),
         "size": case.size,
         "unresolved": bool(case.given_up),
         "reason": reason,
