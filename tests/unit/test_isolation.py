@@ -236,6 +236,39 @@ def test_partners_that_passed_only_in_smaller_groups_convict_nobody() -> None:
     assert conclude([first, proven, second], 1).convicted.keys() == {"x"}, "a pass in a group as large proves them"
 
 
+@pytest.mark.parametrize("count", [6, 8, 9, 16, 17, 33])
+@pytest.mark.parametrize("bad", ["n001", "n002"])
+def test_a_fault_that_first_shows_in_one_of_the_halves(count: int, bad: str) -> None:
+    """The other half ran well; it has not passed `halves`, but lends its nodes. One of them is found, all others pass."""
+
+    def run(step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> dict[str, Any]:
+        found = result(step, heat, workload, group, nodes)
+        return hang(found) if bad in nodes and len(nodes) >= count // 2 and step in ("halves", "full") else found
+
+    done = Campaign(ladder(count, ["nccl"]), run).to_end()
+    assert done.failed == {bad} and not done.suspects and len(done.accepted) == count - 1
+    last = [h for h in done.heats if h.step == "halves"][-1]
+    both = {n for g in last.groups for n in g.owed}
+    assert len(last.groups) == 2 and both == done.accepted, (
+        "isolation ran one group at a time: that is no pass of `halves`"
+    )
+    assert len([h for h in done.heats if h.step == "halves"]) <= 2 + 2 * count.bit_length()
+
+
+def test_a_half_that_could_not_be_read_lends_nobody() -> None:
+    def run(step: str, heat: int, workload: str, group: str, nodes: Sequence[str]) -> dict[str, Any]:
+        found = result(step, heat, workload, group, nodes)
+        if step == "halves" and heat == 0:
+            if "n000" in nodes:
+                return hang(found)
+            del found["probes"]["after"]["n001"]
+        return found
+
+    done = Campaign(ladder(8, ["nccl"]), run).to_end()
+    (gate, *_) = [g for g in done.gates if g["step"] == "halves"]
+    assert all(t["failed"] for t in gate["trials"])
+
+
 def test_who_is_away_is_suspected_again_when_it_is_back() -> None:
     failed = Trial("w", 0, tuple("abcd"), tuple("abcd"), True)
     passes = [Trial("w", 1, tuple("abef"), ("a", "b"), False), Trial("w", 1, tuple("cdgh"), ("c", "d"), False)]

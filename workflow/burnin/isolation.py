@@ -55,6 +55,7 @@ REPEATS = repeats_for()
 class Trial:
     """One run of a group in a step. `failed`: None if it told nothing. `pair`: its suspects are ends of a path.
 
+    One that passed without suspects tells who may be a partner (one half while the other did not finish).
     `unproven`: its partners that have passed the step only in smaller groups than it wants now.
     """
 
@@ -289,7 +290,9 @@ def _small(case: Case, trials: Sequence[Trial]) -> list[Trial]:
     last, mine = max(f.heat for f in case.fails), set(case.suspects)
     least = case.size - (1 if case.size > 2 else 0)
     return [
-        t for t in trials if t.failed is False and t.heat > last and len(t.nodes) < least and set(t.suspects) <= mine
+        t
+        for t in trials
+        if t.failed is False and t.heat > last and len(t.nodes) < least and t.suspects and set(t.suspects) <= mine
     ]
 
 
@@ -332,10 +335,11 @@ def conclude(
         if fails:
             first = min(f.heat for f in fails)
             around = {n for f in fails for n in f.nodes}
-            result.trials += [
-                t for t in trials
-                if t.workload == workload and (t in fails if t.failed else t.heat > first and around & set(t.nodes))
-            ]  # fmt: skip
+            for trial in (t for t in trials if t.workload == workload):
+                about = trial.heat > first and around & set(trial.nodes)
+                partners = not trial.suspects and trial.heat >= first
+                if trial in fails if trial.failed else about or partners:
+                    result.trials.append(trial)
     return result
 
 
@@ -354,9 +358,15 @@ class _Bench:
     """The trusted partners that are still free in this heat."""
 
     def __init__(
-        self, trusted: Sequence[str], roster: Iterable[str], topology: Topology | None, borrowed: Mapping[str, int]
+        self,
+        trusted: Sequence[str],
+        roster: Iterable[str],
+        topology: Topology | None,
+        borrowed: Mapping[str, int],
+        slack: int,
     ) -> None:
         self.free = list(trusted)
+        self.slack = slack
         self.roster = frozenset(roster)
         self.topology, self.borrowed = topology, borrowed
         self.used: set[str] = set()
@@ -369,7 +379,7 @@ class _Bench:
         """Let those who passed here in a group as large be partners, too, although the step may want larger ones."""
         kept = set(self.free)
         for trial in trials:
-            if trial.failed is False and len(trial.nodes) >= case.size:
+            if trial.failed is False and len(trial.nodes) >= case.size - (self.slack if case.size > 2 else 0):
                 self.free += [n for n in trial.nodes if n not in self.free and n not in self.used]
         suspected = {n for c in [case, *others] for n in c.suspects}
         lent = [n for n in self.free if n in suspected or n not in self.roster]
@@ -385,14 +395,11 @@ class _Bench:
         paths = self.topology.paths if self.topology is not None and self.topology.known else {}
         return sorted(nodes, key=lambda n: (paths.get(n, ()), n))
 
-    def group(
-        self, members: Sequence[str], size: int, rather_not: set[str], never: set[str], last: Set[str]
-    ) -> tuple[str, ...]:
+    def group(self, members: Sequence[str], size: int, rather_not: set[str], last: Set[str]) -> tuple[str, ...]:
         """Return `members` with partners; those of `rather_not` only if there are no others, `last` after them."""
         nodes = list(members)
-        allowed = [n for n in self.free if n not in never]
         for rank in range(3):
-            pool = [n for n in allowed if (2 if n in last else int(n in rather_not)) == rank and n not in nodes]
+            pool = [n for n in self.free if (2 if n in last else int(n in rather_not)) == rank and n not in nodes]
             nodes, _ = fill(nodes, size, pool, self.topology, self.borrowed)
         self.take(nodes)
         return tuple(nodes)
@@ -425,10 +432,12 @@ def propose(
     every = [(w, cases([t for t in trials if t.workload == w], set(), gone, slack, repeats)) for w in workloads]
     for _, found in every:
         suspected |= {n for c in found for n in c.suspects if n not in gone}
-    bench = _Bench([n for n in trusted if n not in suspected], roster, topology, borrowed or {})
+    bench = _Bench([n for n in trusted if n not in suspected], roster, topology, borrowed or {}, slack)
     for workload, found in every:
         mine = [t for t in trials if t.workload == workload]
         ready = [c for c in found if not c.waits and not set(c.suspects) & gone]
+        rests = _rests(found, ready, gone)
+        with_rests = []
         for number, case in enumerate(ready):
             same = [
                 i for i, t in enumerate(tests) if set(t.of) == set(case.suspects) and t.pair == (case.kind != "nodes")
@@ -441,14 +450,21 @@ def propose(
                 continue
             others = [c for c in ready[number + 1 :] if c.kind == "nodes" and not bench.used & set(c.suspects)]
             with bench.partners_of(case, others, mine):
-                tests += _tests(case, others, mine, bench)
+                if rests and _tight(case, bench):
+                    with_rests.append(case)
+                else:
+                    tests += _tests(case, others, mine, bench)
         # a heat has room for many groups: what is left of the partners saves rounds
-        for case, members, near in [*_rests(found, ready, gone), *bench.second]:
+        for case, members, near in [*rests, *bench.second]:
             if not bench.used & set(members):
                 with bench.partners_of(case, ready, mine):
                     if bench.count(set()) >= case.size - len(members) + (keep if len(members) < case.size else 0):
-                        tests.append(_test(case, members, bench, near, set(), 1))
+                        tests.append(_test(case, members, bench, near, 1))
         bench.second.clear()
+        for case in with_rests:
+            if not bench.used & set(case.suspects):
+                with bench.partners_of(case, ready, mine):
+                    tests += _tests(case, [], mine, bench)
     return tests, suspected
 
 
@@ -477,6 +493,12 @@ def _rests(
     return packed
 
 
+def _tight(case: Case, bench: _Bench) -> bool:
+    """Tell whether one suspect has to meet partners again that it failed with: those of a rest that passes are new ones."""
+    shared = set.intersection(*(set(f.nodes) for f in case.fails))
+    return case.kind == "nodes" and len(case.suspects) == 1 and bench.count(shared) < case.size - 1
+
+
 def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _Bench) -> list[Test]:
     """Return the next tests of one case."""
     near = {n for f in case.fails for n in f.nodes}
@@ -489,10 +511,10 @@ def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _
     if case.kind == "pairs":
         return _path_tests(case, near, set.intersection(*(set(f.nodes) for f in case.fails)), bench)
     if len(case.suspects) == 1:
-        shared = set.intersection(*(set(f.nodes) for f in case.fails)) - set(case.suspects)
-        never = shared if bench.count(shared) else set()
-        enough = bench.count(never) >= case.size - 1
-        return [_test(case, case.suspects, bench, near, never, 0)] if enough or not bench.used else []
+        # every group leaves out some of those who were in all before, until nobody but the suspect was
+        shared = set.intersection(*(set(f.nodes) for f in case.fails))
+        enough = bench.count(set()) >= case.size - 1
+        return [_test(case, case.suspects, bench, near, 0, shared)] if enough or not bench.used else []
     return _node_tests(case, others, trials, near, bench)
 
 
@@ -501,11 +523,10 @@ def _test(
     members: Sequence[str],
     bench: _Bench,
     rather_not: set[str],
-    never: set[str],
     part: int,
     last: Set[str] = frozenset(),
 ) -> Test:
-    nodes = bench.group(members, case.size, rather_not, never, last)
+    nodes = bench.group(members, case.size, rather_not, last)
     return Test(case.suspects, nodes, tuple(members), (case.workload,), part, case.kind == "pairs")
 
 
@@ -519,13 +540,13 @@ def _node_tests(
     free = bench.count(set())
     if free >= size - middle:
         bench.second.append((case, parts[1], near))
-        return [_test(case, parts[0], bench, near, set(), 0)]
+        return [_test(case, parts[0], bench, near, 0)]
     if bench.used:
         return []  # others have the partners in this heat
     if free:
         # too few partners for half of them: leave as many out as there are partners
         few = min(free, middle)
-        return [_test(case, suspects[few:], bench, near, set(), 0)]
+        return [_test(case, suspects[few:], bench, near, 0)]
     for other in others:
         if other.size != size or len(other.suspects) < 2:
             continue
@@ -546,7 +567,7 @@ def _node_tests(
     mate = number + 1
     one = [*quarters[0], *quarters[mate]]
     two = [n for i in range(1, 4) if i != mate for n in quarters[i]]
-    return [_test(case, p, bench, near, set(), i) for i, p in enumerate([one, two]) if p]
+    return [_test(case, p, bench, near, i) for i, p in enumerate([one, two]) if p]
 
 
 def sides(pairs: Iterable[Pair]) -> list[tuple[list[str], list[str]]]:
@@ -633,6 +654,6 @@ def _path_tests(case: Case, near: set[str], company: set[str], bench: _Bench) ->
         idle = [n for n in idle if n not in nodes]
         if (made or bench.used) and bench.count(set()) < case.size - len(nodes):
             break
-        test = _test(case, nodes, bench, near, set(), part, last)
+        test = _test(case, nodes, bench, near, part, last)
         made.append(Test(test.of, test.nodes, tuple(members), test.workloads, part, True))
     return made

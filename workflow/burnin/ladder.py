@@ -337,7 +337,9 @@ def _groups(
             -len(set(owing) - {n for t in known if t.failed for n in t.suspects}) % step.size if step.size else 0,
         )
         for test in tests:
-            counts = len(test.nodes) >= _least(step, roster) and not config.short & set(test.workloads)
+            # half of the nodes alone is not what `halves` wants: both at once
+            large = step.name != "halves" and len(test.nodes) >= _least(step, roster)
+            counts = large and not config.short & set(test.workloads)
             isolation = Isolation(test.of, test.part, test.suspects, test.pair, counts)
             groups.append(Group(test.nodes, test.suspects, test.workloads, isolation))
         if not groups:

@@ -15,7 +15,7 @@ from typing import Any
 from burnin.judging import diagnosis, isolating, rerun_limit, resume, xids
 from burnin.judging.attribution import Places, gpu_places
 from burnin.judging.rerun_limit import COUNTED
-from burnin.judging.run import Context, Lack, Result, Run, ended_well
+from burnin.judging.run import PARTNER, Context, Lack, Result, Run, ended_well
 from burnin.judging.signatures import CONSOLE
 
 DEATHS = {
@@ -242,7 +242,7 @@ def _overlap(runs: Sequence[Run], context: Context) -> None:
         if len(pair) != 2:
             for run in pair:
                 # what kept the other half from finishing is counted there
-                run.cause, run.cause_text = run.cause or "partner", run.cause_text or "the other half did not finish"
+                run.cause, run.cause_text = run.cause or PARTNER, run.cause_text or "the other half did not finish"
             continue
         spans = [
             (r.result["iterations"][0]["start"], r.result["iterations"][-1]["end"])
@@ -304,7 +304,7 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
             for node in run.nodes:
                 if node not in guilty:
                     owes.setdefault(
-                        node, {"cause": "partner", "text": f"{', '.join(sorted(guilty))} failed in {run.where}"}
+                        node, {"cause": PARTNER, "text": f"{', '.join(sorted(guilty))} failed in {run.where}"}
                     )
         elif config:
             for node in run.nodes:

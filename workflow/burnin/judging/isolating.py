@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burnin.isolation import REPEATS, Case, Trial, conclude, sides
-from burnin.judging.run import Run
+from burnin.judging.run import PARTNER, Run
 from burnin.ladder import halves_differ
 from burnin.nodes import fold
 from burnin.topology import Topology
@@ -100,23 +100,30 @@ def _company(case: Case) -> list[str]:
 
 
 def _trial(run: Run, group: Mapping[str, Any]) -> Trial | None:
-    """Return what a run tells of suspects, or None: outside isolation only failures open something."""
+    """Return what a run tells of suspects, or None: outside isolation only failures open something.
+
+    And one half that ran well while the other did not finish: it has not passed `halves`, but its nodes are partners for
+    the tests of the other.
+    """
     isolation = group["isolation"]
     config = any(f["scope"] == "config" for f in run.findings)
+    alone = not isolation and run.cause == PARTNER
     failed: bool | None
-    if run.guilty() or config or run.cause:
+    if run.guilty() or config or (run.cause and not alone):
         failed = None
     elif run.trouble or run.slow:
         failed = True
     else:
-        failed = None if isolation and run.unread.keys() & set(isolation["suspects"]) else False
+        failed = None if run.unread.keys() & set(isolation["suspects"] if isolation else run.nodes) else False
     # those who only fill the group have passed this step: they are partners, as in isolation
-    suspects = tuple(isolation["suspects"] if isolation else group["owed"]) or tuple(run.nodes)
+    suspects = (
+        () if alone and not failed else tuple(isolation["suspects"] if isolation else group["owed"]) or tuple(run.nodes)
+    )
     trial = Trial(
         run.workload, int(run.result["heat"]), tuple(run.nodes), suspects, failed,
         bool(isolation and isolation.get("pair")), tuple(group.get("unproven", ())),
     )  # fmt: skip
-    return trial if isolation or (failed and len(run.nodes) > 1) else None
+    return trial if isolation or (len(run.nodes) > 1 and (failed or (alone and failed is False))) else None
 
 
 def _suspect(plan: Mapping[str, Any], case: Case, of_run: Mapping[Trial, Run]) -> dict[str, Any]:

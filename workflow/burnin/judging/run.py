@@ -14,6 +14,8 @@ from burnin.topology import Topology
 
 Result = Mapping[str, Any]
 
+#: Cause of owing: the run's own evidence is good, what failed is another node or the other half.
+PARTNER = "partner"
 #: Places kept of one finding.
 MOST_EVIDENCE = 6
 #: What is counted where a signal is an event without a number of its own; one is one too many.
