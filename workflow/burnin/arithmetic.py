@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from burnin import storage
 from burnin.errors import ConfigError
 
 REFERENCES = Path(__file__).resolve().parents[2] / "config" / "references.yaml"
@@ -275,9 +276,7 @@ class References:
 
 def references_from(document: Mapping[str, Any]) -> References:
     """Return the references of a parsed references.yaml. Raises ConfigError naming the key if it breaks the schema."""
-    from burnin.storage import validator  # jsonschema is only needed where the data is loaded
-
-    error = next(iter(validator("references").iter_errors(document)), None)
+    error = next(iter(storage.validator("references").iter_errors(document)), None)
     if error is not None:
         key = ".".join(["references", *(str(p) for p in error.absolute_path)])
         raise ConfigError(key, error.instance, error.message[:200], "correct the key in the reference data")
@@ -294,9 +293,7 @@ def references_from(document: Mapping[str, Any]) -> References:
 
 def load_references(path: Path = REFERENCES) -> References:
     """Read the references from a file; see `references_from` for errors."""
-    import yaml
-
-    return references_from(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return references_from(storage.parse_yaml(path.read_text(encoding="utf-8")))
 
 
 def precision_name(text: str) -> str:

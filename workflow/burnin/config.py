@@ -212,10 +212,8 @@ def whole_windows(merged: Mapping[str, Any], files: Sequence[Path | str], given:
     value. A later `default` also takes the place of the steps that earlier layers name: a validation laid over a burn-in
     must not keep its hours. `files` in the order in which they are laid over each other; `given`: --config.
     """
-    import yaml
-
     windows: dict[str, dict[str, Any]] = {}
-    layers = [yaml.safe_load(Path(f).read_text(encoding="utf-8")) for f in files]
+    layers = [storage.parse_yaml(Path(f).read_text(encoding="utf-8")) for f in files]
     for layer in [*layers, given]:
         later = layer.get("windows") if isinstance(layer, Mapping) else None
         if later is not None and not isinstance(later, Mapping):
@@ -248,9 +246,7 @@ def from_files(files: Sequence[Path], root: Path, given: Mapping[str, Any] | Non
 
 def from_text(text: str, root: Path) -> Config:
     """Return the Config of a text laid over config/config.yaml. Raises ConfigError if it is not valid."""
-    import yaml
-
-    return from_files([], root, yaml.safe_load(text))
+    return from_files([], root, storage.parse_yaml(text))
 
 
 def from_file(campaign_dir: Path) -> Config:
@@ -278,7 +274,7 @@ def _read_section(key: str, value: Any, root: Path) -> Any:
 
     path = Path(value) if Path(value).is_absolute() else root / value
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = storage.parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(key, value, "a readable YAML file", f"correct the path ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

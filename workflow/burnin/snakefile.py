@@ -176,7 +176,7 @@ class Workflow:
             return False  # what is forced may change any decision: ask the checkpoint
         decided = gate.stat().st_mtime_ns
         plan = gate.with_name("plan.json")
-        sources = [Path(p) for p in self.criteria_files()]
+        sources = [Path(p) for p in self.criteria_files]
         if plan.exists():
             document = self.campaign.load(plan, "plan")
             sources += [
@@ -298,6 +298,7 @@ class Workflow:
             cache[step, heat] = {g.name: g.workloads for g in heats[at][0].groups} if at is not None else {}
         return cache[step, heat]
 
+    @functools.cached_property
     def criteria_files(self) -> list[str]:
         """Return the files whose change judges everything again."""
         return [str(p) for p in configuration.criteria_files(self.workflow.globals["config"], self.config.root)]

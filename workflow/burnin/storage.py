@@ -54,6 +54,13 @@ def check(document: Any, schema: str, where: object) -> None:
         )
 
 
+def parse_yaml(text: str) -> Any:
+    """Return a YAML document of plain values; libyaml reads it ten times as fast. Raises yaml.YAMLError."""
+    import yaml
+
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def read_json(path: Path, schema: str) -> Any:
     """Return the validated content. Raises FileNotFoundError, or EvidenceError if it is damaged."""
     text = path.read_bytes()

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from burnin import storage
 from burnin.errors import ConfigError
 from burnin.parsers.reading import Signal
 
@@ -133,10 +134,8 @@ def table_from(document: Mapping[str, Any], overrides: Mapping[str, Any] | None 
     Raises ConfigError naming the key if the result does not follow `workflow/schemas/xid.schema.json` or names an
     action that is not explained.
     """
-    from burnin.storage import validator  # jsonschema is only needed where a table is loaded
-
     merged = _merged(_textual_keys(document), _textual_keys(overrides or {}))
-    error = next(iter(validator("xid").iter_errors(merged)), None)
+    error = next(iter(storage.validator("xid").iter_errors(merged)), None)
     if error is not None:
         key = ".".join(["xid", *(str(p) for p in error.absolute_path)])
         raise ConfigError(key, error.instance, error.message[:200], "correct the key in the Xid table or its overrides")
@@ -160,9 +159,7 @@ def table_from(document: Mapping[str, Any], overrides: Mapping[str, Any] | None 
 
 def load_table(path: Path = TABLE, overrides: Mapping[str, Any] | None = None) -> XidTable:
     """Read the table from a file; see `table_from` for errors."""
-    import yaml
-
-    return table_from(yaml.safe_load(path.read_text(encoding="utf-8")), overrides)
+    return table_from(storage.parse_yaml(path.read_text(encoding="utf-8")), overrides)
 
 
 # ------------------------------------------------------------------------------------------------------------ events

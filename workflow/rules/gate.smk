@@ -6,7 +6,7 @@ checkpoint gate:
     input:
         plan=ancient(f"{CAMPAIGN}/{{step}}/heat{{heat}}/plan.json"),
         results=flow.results_of_heat,
-        criteria=flow.criteria_files(),
+        criteria=flow.criteria_files,
     output:
         gate=report(
             f"{CAMPAIGN}/{{step}}/heat{{heat}}/gate.json",

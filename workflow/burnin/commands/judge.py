@@ -99,15 +99,13 @@ def judge_folder(
 
 
 def _criteria(path: Path | None) -> Any:
-    import yaml
-
     from burnin import storage
 
     home = Path(__file__).resolve().parents[3] / "config" / "criteria.yaml"
-    document = yaml.safe_load((path or home).read_text(encoding="utf-8"))
+    document = storage.parse_yaml((path or home).read_text(encoding="utf-8"))
     if isinstance(document.get("baselines"), str):
         based = (path or home).resolve().parents[1] / document["baselines"]
-        document["baselines"] = yaml.safe_load(based.read_text(encoding="utf-8")) if based.exists() else []
+        document["baselines"] = storage.parse_yaml(based.read_text(encoding="utf-8")) if based.exists() else []
     storage.check(document, "criteria", path or home)
     return document
 

@@ -65,10 +65,11 @@ def _read(file: Path) -> Any:
     """Return a scenario's content. Raises ConfigError if there is none."""
     import yaml
 
+    from burnin import storage
     from burnin.errors import ConfigError
 
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
+        return storage.parse_yaml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(
             "scenario", str(file), "a YAML file", f"correct the path or the file ({str(error)[:200]})"
