@@ -275,6 +275,10 @@ def test_who_is_away_is_suspected_again_when_it_is_back() -> None:
     end = conclude([failed, *passes], 1, gone={"d"})
     assert not end.open and not end.given_up and failed in end.trials
     assert conclude(end.trials, 2).open[0].kind == "pairs"
+    crossed = [Trial("w", 2, tuple("abcd"), ("a", "c"), False, True)]
+    end = conclude([*end.trials, *crossed], 2, gone={"d"})
+    assert not end.open and failed in end.trials, "the group cannot run again as it was"
+    assert conclude(end.trials, 3).open[0].kind == "vanished"
 
 
 def test_a_group_that_runs_again_as_it_was_lends_nobody() -> None:

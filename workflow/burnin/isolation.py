@@ -171,8 +171,8 @@ def cases(trials: Sequence[Trial], out: set[str], gone: set[str], slack: int = 0
         pairs = _pairs(fail.suspects if fail.pair else fail.nodes)
         for together in later:
             pairs -= _pairs(together & set(fail.nodes))
-        if gone & set(fail.nodes) and any(gone & set(p) for p in pairs):
-            continue
+        if gone & set(fail.nodes) and (not pairs or any(gone & set(p) for p in pairs)):
+            continue  # neither the path nor the group as it was can be tried
         paths.append((fail, pairs))
     found: list[Case] = []
     for fail, left in sorted(under, key=lambda f: (_later(f[0], fails), len(f[1]), f[0].heat, f[1])):
