@@ -22,12 +22,15 @@ HEAD = """\
 <!-- Written by docs/make_judging.py; the table is that of workflow/burnin/judging/signatures.py. -->
 
 A gate gives every node of a heat one outcome: `passed`, `failed`, `owes` (innocent, runs again), `suspect` (is isolated) or `withdrawn`
-(somebody else took it out of Slurm). For each run it asks, in this order:
+(out without blame: somebody else took it out of Slurm, or it shows another stack than the frozen one). For each run it asks, in this
+order:
 
 1. **Is somebody known to be guilty?** A tool names node and part, or the first error by time names a rank: rank / GPUs per node is the
    node's place in the run's node list, the rest is the GPU. That node fails; its partners owe.
 2. **Is it the configuration?** Then nobody fails: the campaign stops with a cure. What one node shows while the others are free of it
    is that node's after all; what most groups show alike (out of memory, NaN, sockets, a hang before step 1, all slow alike) is not.
+   A changed stack is nobody's fault: a node of which the probe shows another one is withdrawn, its partners owe, the run counts for
+   nobody; what more than half of the roster shows, or what no node shows (container, NCCL), stops the campaign.
 3. **Did the job die, was it cancelled, did it not start?** The nodes owe; a node that was lost fails.
 4. **Did the group fail with nobody known?** A node alone fails; a group is suspect, and the next heats split it.
 5. **Is it slow?** Likewise. See below.

@@ -15,10 +15,10 @@ from burnin.cluster.drain import (
     is_ours,
     node_states,
     plan_drains,
+    plan_looks,
     plan_resumes,
     plan_returns,
     reason,
-    take_back,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,40 +117,5 @@ def test_who_is_in_service_again_is_taken_back_and_nobody_for_ever() -> None:
     away = dict.fromkeys([*states, "unknown"], 0) | {"vain": 2}
     assert plan_returns(away, states, reservation=False, limit=2) == {"idle": "IDLE", "busy": "ALLOCATED+COMPLETING"}
     assert set(plan_returns(away, states, reservation=True)) == {"idle", "busy", "reserved", "vain"}
-
-
-def test_taking_back_asks_slurm_only_if_somebody_is_away_and_changes_only_what_is_ours(tmp_path: Path) -> None:
-    log, answer = tmp_path / "log", tmp_path / "answer"
-    program = tmp_path / "scontrol"
-    program.write_text(
-        "#!/usr/bin/env python3\nimport json, sys\n"
-        f"open({str(log)!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')\n"
-        f"print(open({str(answer)!r}).read() if sys.argv[1] == 'show' else '')\n"
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-
-    class Away:
-        def __init__(self, *nodes: str) -> None:
-            self.nodes, self.recorded = nodes, dict[str, str]()
-            document = {"drain": "drain", "slurm": {"reservation": None}}
-            self.config = type("Config", (), {"campaign": "demo", "document": document})
-
-        def away(self) -> dict[str, int]:
-            return dict.fromkeys(self.nodes, 0)
-
-        def record_returns(self, back: dict[str, str]) -> None:
-            self.recorded |= back
-
-    assert take_back(Away(), environment) == {} and not log.exists()
-    answer.write_text(
-        "NodeName=n1 Arch=x86_64 CPUTot=8 State=IDLE ThreadsPerCore=1 Partitions=all\n"
-        "NodeName=n2 Arch=x86_64 CPUTot=8 State=IDLE+DRAIN ThreadsPerCore=1 Partitions=all Reason=alice: PSU [alice@2026-11-30T08:00:00]\n"
-    )
-    campaign = Away("n1", "n2")
-    assert take_back(campaign, environment) == {"n1": "IDLE"} == campaign.recorded
-    asked = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [a[:2] for a in asked] == [["show", "node"]], "nothing is changed: the drain is alice's"
-    answer.write_text(answer.read_text().replace("alice: PSU", "burnin demo: gpu_off_bus gpu5 (x4 nemo)"))
-    take_back(Away("n2"), environment)
-    assert ["update", "nodename=n2", "state=resume"] in [json.loads(line) for line in log.read_text().splitlines()]
+    assert plan_looks(list(away), states, reservation=False) == ["idle", "vain"]
+    assert plan_looks(list(away), states, reservation=True) == ["idle", "reserved", "vain"]

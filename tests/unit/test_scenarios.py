@@ -96,6 +96,19 @@ def test_who_comes_back_is_in_and_who_stays_away_is_nobodys_fault() -> None:
     assert "withdrawn:    n3" in world.report(sim) and len(standing.roster(sim.config.nodes)) == 7
 
 
+def test_who_shows_another_stack_is_out_and_who_put_it_back_is_in() -> None:
+    sim = run(
+        workloads=["nccl"],
+        operator=[{"restack": "n3", "heat_of_all": 1}, {"restack": "n4", "heat_of_all": 1, "until": 3}],
+    )
+    standing = replay(sim.config, sim.events)
+    assert set(standing.withdrawn) == {"n3"} and not standing.failed and not sim.stops
+    assert {a["cause"] for of in standing.away.values() for a in of} == {"stack"} and set(standing.away) == {"n3", "n4"}
+    sim = run(workloads=["nccl"], operator=[{"restack": "n[1-8]", "heat_of_all": 1}])
+    assert sim.stops == 1 and len(replay(sim.config, sim.events).roster(sim.config.nodes)) == 8
+    assert [g["stopped"]["kind"] for g in sim.gates() if g["stopped"]] == ["stack"]
+
+
 @pytest.mark.parametrize(
     ("document", "key"),
     [
@@ -136,6 +149,7 @@ def test_random_campaigns_have_what_real_ones_have() -> None:
     assert {f.how for s in made for f in s.everything} == {"signal", "crash", "mute", "slow", "unread"}
     assert any(len(f.nodes) == 2 for s in made for f in s.everything) and any(s.operator for s in made)
     assert any(f.chance < 1 for s in made for f in s.everything)
+    assert any(len(s.stacks) == 1 for s in made) and any(len(s.stacks) * 2 > len(s.config.nodes) for s in made)
     drained = [s.seed for s in made if s.drains]
     ends = [world.simulate(seed) for seed in drained[:12]]
     assert any("returned" in e for s in ends for e in s.events if not is_gate(e))

@@ -151,28 +151,138 @@ def test_a_container_that_was_replaced_is_a_change_and_a_touched_one_is_none(tmp
     assert finding["fault"] == "stack" and finding["scope"] == "config"
 
 
-@pytest.mark.parametrize("share", [1, 3])
-def test_it_stays_nobodys_however_few_show_it(share: int) -> None:
+def changes_of(node: str, *parts: tuple[str, str, str]) -> list[dict[str, Any]]:
+    """Return the signals of a node that shows another stack in the probe before a run."""
+    found = stack.changed(parts or [("driver", "550", "560")], {p[0]: 7 + n for n, p in enumerate(parts)}, node)
+    return [{**s, "file": f"a/{node}.txt", "node": node, "when": "before"} for s in found]
+
+
+def judged(
+    groups: list[tuple[str, ...]], changed: dict[str, dict[str, Any]], step: str = "x2", roster: int = 0, **more: Any
+) -> dict[str, Any]:
+    """Judge a heat of nccl runs; `changed`: first node of a group -> what is other than usual in its result."""
     from burnin.judging.heat import judge_heat
     from burnin.ladder import Group, Heat
 
     from tests.world import context, plan_of, result
 
-    names = ["n1", "n2", "n3", "n4"]
-    plan = plan_of(Heat("single", 0, tuple(Group((n,), (n,), ("nccl",)) for n in names)))
-    signals = {
-        n: [
-            {
-                **stack.changed([("driver", "550", "560")], {"driver": 7}, n)[0],
-                "file": f"a/{n}.txt",
-                "node": n,
-                "when": "before",
-            }
-        ]
-        for n in names[:share]
+    plan = plan_of(Heat(step, 0, tuple(Group(g, g, ("nccl",)) for g in groups)))
+    plan["roster"] = [f"n{i}" for i in range(roster)] or [n for g in groups for n in g]
+    found = {
+        ("nccl", name): result(step, 0, "nccl", name, g["nodes"], **changed.get(g["nodes"][0], {}))
+        for name, g in plan["groups"].items()
     }
-    found = {("nccl", n): result("single", 0, "nccl", n, [n], signals=signals.get(n, [])) for n in names}
-    decided = judge_heat(plan, found, context())
-    assert set(decided["outcome"].values()) == {"owes", "passed"} and decided["stopped"]["kind"] == "stack"
-    assert {f["node"] for f in decided["findings"]} == set(names[:share])
+    decided = judge_heat(plan, found, context(**more))
     storage.check({**decided, "drained": {}}, "gate", "gate")
+    return decided
+
+
+PAIRS = [("n0", "n1"), ("n2", "n3"), ("n4", "n5"), ("n6", "n7")]
+STOPPED = {"state": "stopped", "reason": "broken before the run: stack_changed on n1: ...", "iterations": []}
+
+
+def test_a_node_with_another_stack_is_out_without_blame_and_its_partner_owes() -> None:
+    parts = [(p, "old", "new") for p in ("bmc", "driver", "kernel", "ofed")]
+    decided = judged(PAIRS, {"n0": {**STOPPED, "signals": changes_of("n1", *parts)}})
+    assert decided["outcome"] == {
+        "n0": "owes", "n1": "withdrawn", **dict.fromkeys(["n2", "n3", "n4", "n5", "n6", "n7"], "passed")
+    }  # fmt: skip
+    assert decided["stopped"] is None and decided["suspects"] == []
+    why = decided["withdrawn"]["n1"]
+    assert "bmc is 'new', was 'old' (x2/heat0/nccl/n0x2-" in why and "/a/n1.txt:7)" in why and "and 1 more parts" in why
+    assert decided["owes"]["n0"]["cause"] == "partner" and "n1 in x2/heat0/nccl" in decided["owes"]["n0"]["text"]
+    (finding,) = decided["findings"]
+    assert (finding["scope"], finding["node"], finding["fault"], finding["part"]) == ("nobody", "n1", "stack", "stack")
+    assert len(finding["evidence"]) == 4 and "freeze" in finding["next_action"]
+
+
+def test_a_run_on_another_stack_passes_and_convicts_nobody_although_it_went_on() -> None:
+    """With watch: observe it runs to its end; what it was worth says nothing of the node as it was frozen."""
+    from tests.world import iteration
+
+    singles = [(f"n{i}",) for i in range(6)]
+    slow = {"iterations": [iteration(n, "nccl", 200.0) for n in (0, 1)], "signals": changes_of("n0")}
+    decided = judged(singles, {"n0": slow}, "single")
+    assert decided["outcome"] == {"n0": "withdrawn", **dict.fromkeys(["n1", "n2", "n3", "n4", "n5"], "passed")}
+    assert judged(singles, {"n0": {**slow, "signals": []}}, "single")["outcome"]["n0"] == "failed"
+    decided = judged(PAIRS, {"n0": {"signals": changes_of("n1")}})
+    assert decided["outcome"]["n0"] == "owes" and "n0" not in decided["passed"] and "n1" not in decided["passed"]
+    lost = {
+        "kind": "gpu_lost",
+        "line": 9,
+        "text": "GPU is lost",
+        "gpu": 5,
+        "file": "a/n1.txt",
+        "node": "n1",
+        "when": "after",
+    }
+    broken = judged(PAIRS, {"n0": {"signals": [*changes_of("n1"), lost]}})
+    assert broken["outcome"]["n1"] == "failed", "a part that is named is broken on any stack"
+
+
+@pytest.mark.parametrize(
+    ("changed", "roster", "outcome"),
+    [
+        (["n0"], 4, "withdrawn"),
+        (["n0", "n1"], 4, "withdrawn"),
+        (["n0", "n1", "n2"], 4, "owes"),
+        (["n0", "n1", "n2"], 8, "withdrawn"),
+        (["n0"], 1, "owes"),
+        (["n0"], 2, "withdrawn"),
+    ],
+)
+def test_what_most_of_the_roster_shows_was_done_to_the_cluster(changed: list[str], roster: int, outcome: str) -> None:
+    singles = [(f"n{i}",) for i in range(min(4, roster))]
+    decided = judged(singles, {n: {**STOPPED, "signals": changes_of(n)} for n in changed}, "single", roster)
+    assert {decided["outcome"][n] for n in changed} == {outcome}
+    assert {decided["outcome"][n] for (n,) in singles if n not in changed} <= {"passed"}
+    if outcome == "withdrawn":
+        assert decided["stopped"] is None and decided["owes"] == {}
+    else:
+        assert decided["stopped"]["kind"] == "stack" and decided["withdrawn"] == {}
+        assert f"so it is on {len(changed)} of {roster} nodes" in decided["stopped"]["text"]
+    assert {f["node"] for f in decided["findings"]} == set(changed)
+
+
+def test_what_no_node_shows_is_everybodys_however_few_runs_say_it() -> None:
+    nccl = stack.changed([("nccl of nccl all_reduce", "2.21", "2.19")], {}, "the output")[0] | {
+        "file": "a/out-00000.log"
+    }
+    decided = judged(PAIRS, {"n0": {**STOPPED, "signals": [nccl, *changes_of("n1")]}})
+    assert decided["stopped"]["kind"] == "stack" and "2.19" in decided["stopped"]["text"]
+    assert decided["outcome"]["n0"] == "owes" and decided["outcome"]["n1"] == "withdrawn"
+    assert {decided["outcome"][n] for p in PAIRS[1:] for n in p} == {"passed"}
+
+
+def test_it_comes_back_with_what_it_passed_and_is_told_of() -> None:
+    from burnin.judging import story
+    from burnin.ladder import LadderConfig, next_heat, replay, steps
+
+    from tests.unit.test_repairs import summary
+
+    config = LadderConfig(tuple(f"n{i:03d}" for i in range(4)), {s.name: ("nccl",) for s in steps(4)})
+    singles = [(n,) for n in config.nodes]
+    first = judged(singles, {}, "single")
+    second = judged(
+        [config.nodes[:2], config.nodes[2:]],
+        {"n000": {**STOPPED, "signals": changes_of("n001", ("kernel", "5.15", "6.1"))}},
+    )
+    events: list[Any] = [first, second]
+    heat = next_heat(config, events)
+    assert heat is not None and (heat.step, heat.heat) == ("x2", 1) and heat.groups[0].owed == ("n000",)
+    assert "n001" not in heat.groups[0].nodes
+    found = summary([{**e, "drained": {}} for e in events], 4)
+    entry = found["nodes"]["n001"]
+    assert (entry["status"], entry["fault"], entry["part"], entry["failed_step"]) == (
+        "withdrawn",
+        "stack",
+        "stack",
+        "x2",
+    )
+    assert "kernel is '6.1', was '5.15'" in entry["reason"] and entry["evidence"][0].endswith("a/n001.txt:7")
+    told = " ".join(story.tell("n001", found, events, story.Sources()).split())
+    assert "kernel is '6.1', was '5.15' (x2/heat0/nccl/" in told and "burnin freeze --why" in told
+    assert replay(config, events).away["n001"][0]["cause"] == "stack"
+    events.append({"returned": {"kind": "returned", "node": "n001", "state": "IDLE", "time": 1.0}})
+    heat = next_heat(config, events)
+    assert heat is not None and heat.step == "x2" and set(heat.groups[0].owed) == {"n000", "n001"}

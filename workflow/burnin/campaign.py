@@ -49,6 +49,13 @@ class Stage(NamedTuple):
     repairs: int
 
 
+class Away(NamedTuple):
+    """A node that is out without blame: how often it came back in vain since it last passed anything; whether for its stack."""
+
+    times: int
+    stack: bool
+
+
 class Campaign:
     """The files of one campaign."""
 
@@ -180,11 +187,14 @@ class Campaign:
         """Return the nodes that are out because of a link, and the fault. Raises CampaignError if there are none."""
         return repairing.touched(link, self.write_summary(), self.config.topology)
 
-    def away(self) -> dict[str, int]:
-        """Return the nodes that somebody else has taken out, each with how often it was, since it last passed anything."""
+    def away(self) -> dict[str, Away]:
+        """Return the nodes that are out without blame."""
         events = self.events()
         standing = replay(self.config.ladder, events)
-        return {n: repairing.times_away(n, events) for n in standing.withdrawn}
+        return {
+            n: Away(repairing.times_away(n, events), standing.away[n][-1]["cause"] == "stack")
+            for n in standing.withdrawn
+        }
 
     def record_returns(self, returned: Mapping[str, str]) -> None:
         """Append that nodes are in service again: node -> its state as Slurm tells it."""

@@ -142,8 +142,9 @@ def plan_heat(plan: Path) -> None:
 @click.argument("gate", type=click.Path(path_type=Path))
 def judge_heat(gate: Path) -> None:
     """Write GATE: the decision on every node of a heat; drain who failed."""
-    from burnin.cluster.drain import drain, node_states, plan_drains, take_back
+    from burnin.cluster.drain import drain, node_states, plan_drains
     from burnin.runs import evidence
+    from burnin.runs.returning import take_back
 
     folder, step, heat = _heat(gate)
     campaign = _campaign(folder)
@@ -176,8 +177,10 @@ def judge_heat(gate: Path) -> None:
         click.echo(f"burnin:   {packed.get(node, 'no evidence is gathered')}", err=True)
     for text in (t for texts in decided["exchanged"].values() for t in texts):
         click.echo(f"burnin: {text}", err=True)
-    for node, state in take_back(campaign, environment, int(campaign.config.document["rerun_limit"])).items():
-        click.echo(f"burnin: {node} is in service again ({state}): it runs what it owes", err=True)
+    for node, why in decided["withdrawn"].items():
+        click.echo(f"burnin: {node} is out, and not to blame: {why}", err=True)
+    for text in take_back(campaign, environment, int(campaign.config.document["rerun_limit"])):
+        click.echo(f"burnin: {text}", err=True)
     if decided["stopped"]:
         click.echo(
             f"burnin: the campaign stops: {decided['stopped']['text']}\n  What to do: {decided['stopped']['cure']}",

@@ -6,7 +6,8 @@ that it has not passed. The next heat is the first step that somebody in the ros
 with nothing passed: it owes its retest and then the whole ladder, the clock starts anew for it.
 
 What happened is a list of events in order: gates (the content of gate.json), repairs of a node or of a link
-(`{"repair": record}`), and nodes that somebody else had taken out and that are in service again (`{"returned": record}`).
+(`{"repair": record}`), and nodes that were out without blame and that are back (`{"returned": record}`): somebody else had
+taken them out of Slurm, or they showed another stack than the frozen one.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Standing:
     passed: dict[str, dict[tuple[str, str], int]]  # node -> (step, workload) -> nodes of the largest group it passed in
     failed: dict[str, tuple[str, int]] = field(default_factory=dict)  # node -> (step, heat)
     unresolved: dict[str, tuple[str, int]] = field(default_factory=dict)  # suspects that could not be cleared
-    withdrawn: dict[str, tuple[str, int]] = field(default_factory=dict)  # taken out of Slurm by somebody else
+    withdrawn: dict[str, tuple[str, int]] = field(default_factory=dict)  # out without blame: see `away`
     withdrawn_why: dict[str, str] = field(default_factory=dict)
     trials: dict[str, list[Trial]] = field(default_factory=dict)  # step -> what its open isolation cases know
     heats: dict[str, int] = field(default_factory=dict)  # step -> heats so far
@@ -128,7 +129,9 @@ class Standing:
     links: list[dict[str, Any]] = field(
         default_factory=list
     )  # all that were found, with `waits`: whose repair they wait for
-    away: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # node -> when it was withdrawn, and when back
+    away: dict[str, list[dict[str, Any]]] = field(
+        default_factory=dict
+    )  # node -> when it was withdrawn, for what (slurm: somebody else took it out; stack), and when back
 
     def borrow(self, members: Iterable[str], step: str, workloads: Sequence[str]) -> None:
         """Count those of a group's members that had passed all of the step before they ran; call it before passing."""
@@ -176,7 +179,8 @@ def replay(config: LadderConfig, gates: Sequence[Mapping[str, Any]]) -> Standing
             elif outcome == "withdrawn":
                 standing.withdrawn[node] = (step, heat)
                 standing.withdrawn_why[node] = why = gate.get("withdrawn", {}).get(node, "")
-                away = {"step": step, "heat": heat, "why": why, "back": None}
+                stack = any(f["scope"] == "nobody" and f["node"] == node for f in gate.get("findings", ()))
+                away = {"step": step, "heat": heat, "why": why, "cause": "stack" if stack else "slurm", "back": None}
                 standing.away.setdefault(node, []).append(away)
         standing.trials[step] = _trials(gate)
         for suspect in gate["suspects"]:

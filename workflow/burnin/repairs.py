@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repairs: who is let in again by one, what is doubtful about it, and whether anything was exchanged at all. Pure.
 
-A record is a line of repairs.jsonl (repair.schema.json): a node's repair, a link's, or that a node which somebody else
-had taken out is in service again. What they mean for the ladder stands in `burnin.ladder`.
+A record is a line of repairs.jsonl (repair.schema.json): a node's repair, a link's, or that a node which was out without
+blame is back. What they mean for the ladder stands in `burnin.ladder`.
 """
 
 from __future__ import annotations

@@ -95,6 +95,8 @@ class Simulation:
     config_fault: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # (steps, workloads), empty: all
     operator: dict[tuple[str, int], str] = field(default_factory=dict)  # (step, heat) -> what happens to its runs
     drains: list[tuple[str, int, int | None]] = field(default_factory=list)  # node, from and up to which heat of all
+    stacks: list[tuple[str, int, int | None]] = field(default_factory=list)  # the same: shows another stack
+    observes: bool = False  # a run goes on although its nodes show another stack
     grows: int | None = None  # the heat of all before which the config gets another node
     repairs: list[dict[str, Any]] | None = None  # of a file: node or link -> fixes; None: by chance
     windows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # workload -> step or default -> hours
@@ -117,8 +119,15 @@ class Simulation:
 
     def drained(self) -> set[str]:
         """Return the nodes that somebody else has taken out at the moment."""
+        return self._at_the_moment(self.drains)
+
+    def moved(self) -> set[str]:
+        """Return the nodes that show another stack than the frozen one at the moment."""
+        return self._at_the_moment(self.stacks)
+
+    def _at_the_moment(self, spans: Sequence[tuple[str, int, int | None]]) -> set[str]:
         now = len(self.heats)
-        return {n for n, start, end in self.drains if start <= now and (end is None or now < end)}
+        return {n for n, start, end in spans if start <= now and (end is None or now < end)}
 
     def window(self, workload: str, step: str, isolating: bool) -> float:
         """Return the hours of a run's window; 1 if nothing is known. A shortened one takes a fifth."""
@@ -178,7 +187,20 @@ def scenario(seed: int, nodes: int | None = None) -> Simulation:
             done.drains.append((node, start, chance.choice([None, start + 1, start + 4])))
         if chance.random() < 0.2:
             done.grows = chance.randint(1, 6)
+    _restack(done, random.Random(f"stack {seed}"))
     return done
+
+
+def _restack(done: Simulation, chance: random.Random) -> None:
+    """Let nodes boot into another kernel in mid-campaign; often one, now and then all."""
+    if chance.random() >= 0.25:
+        return
+    count = len(done.config.nodes)
+    some = chance.choice([1, 1, 1, 2, max(1, count // 2), count])
+    start, after = chance.randint(1, 8), chance.choice([None, 1, 4])
+    for node in chance.sample(done.config.nodes, min(count, some)):
+        done.stacks.append((node, start, None if after is None else start + after))
+    done.observes = chance.random() < 0.3
 
 
 def _config(chance: random.Random, count: int, workloads: tuple[str, ...]) -> LadderConfig:
@@ -248,9 +270,10 @@ def of_document(document: Any, seed: int = 0, where: str = "scenario") -> Simula
         _add(done, entry, names, f"{where}.faults.{number}")
     for number, entry in enumerate(document.get("operator") or []):
         key = f"{where}.operator.{number}"
-        if "drain" in entry:
+        if "drain" in entry or "restack" in entry:
             start = int(entry.get("heat_of_all", 0))
-            done.drains += [(n, start, entry.get("until")) for n in _known(entry["drain"], nodes, key)]
+            spans, who = (done.drains, entry["drain"]) if "drain" in entry else (done.stacks, entry["restack"])
+            spans += [(n, start, entry.get("until")) for n in _known(who, nodes, key)]
         elif "add_node" in entry:
             done.grows = int(entry["add_node"])
         else:

@@ -74,8 +74,8 @@ def usual(workload: str, nodes: int) -> float:
     return VALUES[workload][0] * (nodes if workload == "hpl" else 1)
 
 
-def plan_of(heat: Heat, repeats: int | None = None) -> dict[str, Any]:
-    """Return plan.json of a heat (what judging reads of it)."""
+def plan_of(heat: Heat, repeats: int | None = None, roster: Sequence[str] = ()) -> dict[str, Any]:
+    """Return plan.json of a heat (what judging reads of it). `roster`: default, the nodes of the heat."""
     groups = {
         g.name: {
             "nodes": list(g.nodes),
@@ -88,6 +88,7 @@ def plan_of(heat: Heat, repeats: int | None = None) -> dict[str, Any]:
     }
     plan = {
         "campaign": "test", "step": heat.step, "heat": heat.heat, "groups": groups,
+        "roster": list(roster) or [n for g in heat.groups for n in g.nodes],
         "trials": [t.to_dict() for t in heat.trials],
     }  # fmt: skip
     return plan if repeats is None else {**plan, "repeats": repeats}
@@ -200,6 +201,10 @@ def _run(sim: Simulation, step: str, heat: int, workload: str, group: str, nodes
     if away:
         death = {"state": "NOT_STARTED", "lost": away, "text": "the job cannot start: drained by alice", "job_id": "1"}
         return found | {"state": "casualty", "casualty": death, "iterations": [], "probes": {}}
+    if moved := sorted(sim.moved().intersection(nodes)) if step != "retest" else []:
+        found["signals"] += [_other_stack(n) for n in moved]
+        if not sim.observes:
+            return found | {"state": "stopped", "reason": "broken before the run", "iterations": []}
     if struck == "unread":
         del found["probes"]["after"][nodes[0]]
     elif struck:
@@ -236,6 +241,13 @@ def _run(sim: Simulation, step: str, heat: int, workload: str, group: str, nodes
     return found
 
 
+def _other_stack(node: str) -> dict[str, Any]:
+    """Return the signal of a node that has booted into another kernel."""
+    detail = {"what": "kernel", "before": "5.15", "now": "6.1"}
+    place = {"line": 5, "file": f"attempt0/probe-before/{node}.txt", "node": node, "when": "before"}
+    return {"kind": "stack_changed", "text": f"{node}: kernel is '6.1', was '5.15'", "detail": detail, **place}
+
+
 def _resumed(found: dict[str, Any]) -> None:
     """Let a run be the second job of a resume test that went on where the first one's checkpoint was."""
     first = {"cancelled_after_step": 25, "checkpoints": [{"iteration": 20, "finalized": True}], "curve": [[21, 2.5]]}
@@ -260,7 +272,7 @@ def drive(sim: Simulation, check: bool = True, most_heats: int = 400) -> Simulat
         if sim.grows is not None and len(sim.heats) >= sim.grows:
             sim.config, sim.grows = with_another_node(sim.config), None
         standing = replay(sim.config, sim.events)
-        if back := [n for n in standing.withdrawn if n not in sim.drained()]:
+        if back := [n for n in standing.withdrawn if n not in sim.drained() | sim.moved()]:
             sim.events += [{"returned": {"kind": "returned", "node": n, "state": "IDLE", "time": 1.0}} for n in back]
             continue
         heat = heat_of_standing(sim.config, standing)
@@ -268,10 +280,11 @@ def drive(sim: Simulation, check: bool = True, most_heats: int = 400) -> Simulat
             continue
         if heat is None:
             now = len(sim.heats)
-            if not any(end is not None and end > now and n in standing.withdrawn for n, _, end in sim.drains):
+            spans = (*sim.drains, *sim.stacks)
+            if not any(end is not None and end > now and n in standing.withdrawn for n, _, end in spans):
                 return sim
             # time passes: whoever comes back some day is back at the next start
-            sim.drains = [(n, a, b if b is None else min(b, len(sim.heats))) for n, a, b in sim.drains]
+            sim.drains, sim.stacks = _over_by(sim.drains, now), _over_by(sim.stacks, now)
             continue
         if len(sim.heats) >= most_heats:
             sim.broken.append(f"(e) the campaign does not end: {len(sim.heats)} heats")
@@ -280,6 +293,11 @@ def drive(sim: Simulation, check: bool = True, most_heats: int = 400) -> Simulat
         if sim.stops > 10:
             sim.broken.append(f"(e) it stops again and again: {sim.gates()[-1]['stopped']['text']}")
             return sim
+
+
+def _over_by(spans: Sequence[tuple[str, int, int | None]], now: int) -> list[tuple[str, int, int | None]]:
+    """Return spans of time of which those that end some day have ended."""
+    return [(n, start, None if end is None else min(end, now)) for n, start, end in spans]
 
 
 def advance(sim: Simulation, heat: Heat, standing: Standing, chance: random.Random | None) -> None:
@@ -293,13 +311,20 @@ def advance(sim: Simulation, heat: Heat, standing: Standing, chance: random.Rand
     for node, outcome in gate["outcome"].items():
         if outcome == "failed" and not any(f.nodes == (node,) for f in sim.faults):
             sim.broken.append(f"(b) {node} failed in {heat.step}/heat{heat.heat} and is healthy")
+    for (workload, name), found in results.items():
+        mixed = any(s["kind"] == "stack_changed" for s in found["signals"])
+        if mixed and any(workload in gate["passed"].get(n, []) for n in found["nodes"]):
+            sim.broken.append(f"(c) {name} passed {workload} in {heat.step}/heat{heat.heat} on another stack")
     sim.heats.append((heat, len(sim.events), len(standing.roster(sim.config.nodes))))
     sim.configs.append(sim.config)
     sim.events.append(gate)
     sim.kept += results.values()
     if gate["stopped"]:
         sim.stops += 1
-        if gate["stopped"]["kind"] not in ("cancelled", "time_limit", "died", "inconclusive"):
+        if gate["stopped"]["kind"] == "stack":
+            now = len(sim.heats)
+            sim.stacks = [(n, start, min(now, end or now)) for n, start, end in sim.stacks]  # it is put back
+        elif gate["stopped"]["kind"] not in ("cancelled", "time_limit", "died", "inconclusive"):
             sim.config_fault = None  # the operator follows the cure
         elif gate["stopped"]["kind"] == "inconclusive":
             for fault in (f for f in sim.faults if f.how == "unread"):
@@ -322,7 +347,7 @@ def _gate(
     sim: Simulation, heat: Heat, kept: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[tuple[str, str], dict[str, Any]]]:
     """Run a heat and judge it."""
-    plan = plan_of(heat, sim.config.repeats)
+    plan = plan_of(heat, sim.config.repeats, replay(sim.config, sim.events).roster(sim.config.nodes))
     results = {
         (w, name): _run(sim, heat.step, heat.heat, w, name, g["nodes"])
         for name, g in plan["groups"].items()
@@ -424,7 +449,8 @@ def _check_order(
     if again != heat:
         sim.broken.append(f"(f) a restart plans {heat.step}/heat{heat.heat} differently")
         return
-    plan = json.loads(json.dumps(plan_of(heat, sim.config.repeats)))
+    roster = replay(sim.config, events).roster(sim.config.nodes)
+    plan = json.loads(json.dumps(plan_of(heat, sim.config.repeats, roster)))
     judged = judge_heat(plan, {k: results[k] for k in keys}, _context(heat, events, list(kept)))
     if json.dumps(judged, sort_keys=True) != json.dumps(gate, sort_keys=True):
         sim.broken.append(f"(f) {heat.step}/heat{heat.heat} is judged differently in another order")
@@ -470,7 +496,7 @@ def violations(sim: Simulation) -> list[str]:
     if not sim.everything:
         if standing.failed or standing.unresolved:
             found.append("(g) the configuration or the operator dropped a node")
-        if back := sorted(set(standing.withdrawn) - sim.drained()):
+        if back := sorted(set(standing.withdrawn) - sim.drained() - sim.moved()):
             found.append(f"(g) {fold(back)} stayed out although it is in service again")
     return found
 

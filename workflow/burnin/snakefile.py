@@ -27,9 +27,9 @@ from snakemake.io import checkpoint_target
 from burnin import config as configuration
 from burnin import lock, plan_check, validation
 from burnin.campaign import Campaign
-from burnin.cluster.drain import take_back
 from burnin.errors import CampaignError
 from burnin.ladder import Heat
+from burnin.runs.returning import take_back
 
 # A dry run at 1,024 nodes makes millions of objects and no garbage; looking for it costs a tenth of the time.
 gc.set_threshold(100_000, 50, 100)
@@ -125,10 +125,8 @@ class Workflow:
         if not self.projecting():
             if doubt := self.campaign.other_scenario():
                 print(f"burnin: {doubt}", file=sys.stderr, flush=True)
-            for node, state in take_back(self.campaign, self.config.environment(os.environ)).items():
-                print(
-                    f"burnin: {node} is in service again ({state}): it runs what it owes", file=sys.stderr, flush=True
-                )
+            for text in take_back(self.campaign, self.config.environment(os.environ)):
+                print(f"burnin: {text}", file=sys.stderr, flush=True)
             if (self.campaign.dir / "config.json").exists():
                 # a campaign that is over executes nothing, and its config must follow a new version of burnin all the same
                 self.campaign.begin()

@@ -30,6 +30,8 @@ from burnin.runs import journal
 TAIL, TAIL_OF_NODE = 32_768, 16_384
 #: Runs that are listed one by one; of the others only how many there are.
 MOST_RUNS = 30
+#: Reasons of nodes that are out without blame that are told, and characters of each.
+MOST_AWAY, MOST_WHY = 8, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +412,7 @@ def text_of(config: Config, status: Status, now: float) -> str:
             end = time.strftime("%a %Y-%m-%d %H:%M", time.localtime(now + status.eta_hours * 3600))
             lines.append(f"if all pass it ends in {duration(status.eta_hours)} ({end}), without queues and probes")
     lines += [f"{len(names)} {word}: {fold(names)}" for word, names in status.outs.items()]
+    lines += _away(status.standing)
     workloads = list(dict.fromkeys(w for row in status.rows for w in row.cells))
     cells = [
         [
@@ -437,6 +440,15 @@ def text_of(config: Config, status: Status, now: float) -> str:
         lines += ["", *_runs(config, shown, status.runs, now)]
     # reasons quote logs: nothing of them may steer the terminal
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+
+
+def _away(standing: Standing) -> list[str]:
+    """Return why nodes are out without blame, what is said alike of several once."""
+    alike: dict[str, list[str]] = {}
+    for node in standing.withdrawn:
+        alike.setdefault(standing.withdrawn_why.get(node, ""), []).append(node)
+    lines = [f"  {fold(nodes)}: {why[:MOST_WHY]}" for why, nodes in alike.items()]
+    return [*lines[:MOST_AWAY], *([f"  ... and {len(lines) - MOST_AWAY} more"] if len(lines) > MOST_AWAY else [])]
 
 
 def _runs(config: Config, shown: Sequence[Progress], runs: Sequence[Progress], now: float) -> list[str]:

@@ -76,6 +76,8 @@ def plan_resumes(campaign: str, nodes: Sequence[str], states: Mapping[str, Mappi
 IN_SERVICE = frozenset(
     {"IDLE", "ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "COMP", "PLANNED", "CLOUD", "DYNAMIC_NORM"}
 )
+#: States of a node with nothing on it.
+IDLE = frozenset({"IDLE", "CLOUD", "DYNAMIC_NORM"})
 #: ... and those of a node in a reservation, where the campaign has one.
 RESERVED = frozenset({"RESERVED", "RES", "MAINT", "MAINTENANCE"})
 
@@ -83,7 +85,7 @@ RESERVED = frozenset({"RESERVED", "RES", "MAINT", "MAINTENANCE"})
 def plan_returns(
     away: Mapping[str, int], states: Mapping[str, Mapping[str, Any]], reservation: bool, limit: int | None = None
 ) -> dict[str, str]:
-    """Return node -> state of those that somebody else had taken out and that Slurm has in service again. Pure.
+    """Return node -> state of those that were out without blame and that Slurm has in service again. Pure.
 
     `away`: node -> how often it came back in vain since it last passed anything. `limit`: who came back so often is left
     alone (None: no limit); a node that Slurm calls idle and that starts no job must not make a campaign go round for ever.
@@ -98,24 +100,10 @@ def plan_returns(
     return found
 
 
-def take_back(campaign: Any, environment: Mapping[str, str], limit: int | None = None) -> dict[str, str]:
-    """Record who is in service again of those that somebody else had taken out; return node -> state.
-
-    Slurm is only asked if somebody is away, and nothing is changed in it but a drain of our own that was left on a
-    repaired node (it could not be resumed when its turn came).
-    """
-    away = campaign.away()
-    if not away:
-        return {}
-    config = campaign.config
-    states = node_states(list(away), environment)
-    if config.document["drain"] == "drain":
-        ours = [n for n in plan_resumes(config.campaign, list(away), states) if not resume(n, environment)]
-        if ours:
-            states |= node_states(ours, environment)
-    back = plan_returns(away, states, bool(config.document["slurm"]["reservation"]), limit)
-    campaign.record_returns(back)
-    return back
+def plan_looks(nodes: Sequence[str], states: Mapping[str, Mapping[str, Any]], reservation: bool) -> list[str]:
+    """Return the nodes on which a short job starts at once: nothing runs on them. Pure."""
+    fine = IDLE | RESERVED if reservation else IDLE
+    return [n for n in nodes if (s := states.get(n)) and {s.get("base", s["state"]), *s["flags"]} <= fine]
 
 
 def resume(node: str, environment: Mapping[str, str]) -> str:

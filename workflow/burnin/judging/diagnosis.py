@@ -15,10 +15,13 @@ from typing import Any
 from burnin import arithmetic, xid
 from burnin.judging import performance, throughput, xids
 from burnin.judging.attribution import FIRST_ONLY, Places, counting, gpu_places
-from burnin.judging.run import Context, Run
-from burnin.judging.signatures import TABLE, config_row, nobodys, signature_of, stops_run
+from burnin.judging.run import MOST_EVIDENCE, Context, Run
+from burnin.judging.signatures import NODES_STACK, TABLE, config_row, nobodys, signature_of, stops_run
 from burnin.judging.xids import applications
+from burnin.nodes import fold
 
+#: Of the changed parts of a node's stack, so many are told.
+MOST_PARTS = 3
 STATE_KINDS = frozenset(row.kind for row in TABLE if row.state)
 #: Checks that may mean the stack: they hold a run against numbers from outside this campaign. What falls behind the step
 #: before it alone points at the fabric between the groups instead, and is isolated.
@@ -174,6 +177,56 @@ def configuration(runs: Sequence[Run], plan: Mapping[str, Any], context: Context
         _alike_dead(usual)
 
 
+def other_stack(runs: Sequence[Run], plan: Mapping[str, Any]) -> None:
+    """Take nodes out without blame that show another stack than the frozen one; their runs count for nobody.
+
+    What a node shows is its own: a reboot into another kernel, a board with another firmware. What no node shows (a
+    container, the NCCL that a command loads) is everybody's, and so is what more than half of the roster shows: that was
+    done to the cluster. Both stay findings on the configuration.
+    """
+    changed = {run.group + run.workload: _changes(run) for run in runs}
+    touched = {node for of_run in changed.values() for node in of_run}
+    roster = plan.get("roster") or list(dict.fromkeys(n for g in plan["groups"].values() for n in g["nodes"]))
+    everybodys = len(touched) * 2 > len(roster)
+    for run in runs:
+        of_run = changed[run.group + run.workload]
+        for item in [
+            f for f in run.findings if f["scope"] == "config" and f["node"] in of_run and f["fault"] == "stack"
+        ]:
+            seen = of_run[item["node"]]
+            if everybodys:
+                item["reason"] += f"; so it is on {len(touched)} of {len(roster)} nodes"
+                continue
+            parts = [
+                f"{s['detail']['what']} is {s['detail']['now']!r}, was {s['detail']['before']!r} ({run.place(s)[0]})"
+                for s in seen[:MOST_PARTS]
+            ]
+            more = [f"and {len(seen) - MOST_PARTS} more parts"] if len(seen) > MOST_PARTS else []
+            text = f"another stack than the frozen one: {'; '.join([*parts, *more])}"
+            places = list(dict.fromkeys(place for s in seen for place in run.place(s)))[:MOST_EVIDENCE]
+            item.update(scope="nobody", reason=text, next_action=NODES_STACK, evidence=places, confidence="certain")
+            run.withdrawn[item["node"]] = text
+        if run.withdrawn and not run.cause:
+            run.cause, run.cause_text = (
+                "partner",
+                f"{fold(run.withdrawn)} in {run.where}: another stack than the frozen one",
+            )
+
+
+def _changes(run: Run) -> dict[str, list[Mapping[str, Any]]]:
+    """Return node -> what changed of its stack, as its probe before the run says."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for seen in run.result["signals"]:
+        if seen["kind"] == "stack_changed" and seen.get("node") in run.nodes:
+            found.setdefault(seen["node"], []).append(seen)
+    return found
+
+
+def _on_frozen_stack(result: Mapping[str, Any]) -> bool:
+    """Tell whether a run has nothing to say against the stack that it ran on: only then is it a peer of others."""
+    return not any(seen["kind"] == "stack_changed" for seen in result["signals"])
+
+
 def _narrow(run: Run, fault: str) -> None:
     """Turn the config-like findings of a minority into findings on the nodes that showed them."""
     row = config_row(fault)
@@ -296,11 +349,11 @@ def compare(runs: Sequence[Run], context: Context) -> list[str]:
     notes: list[str] = []
     of: dict[str, list[performance.Measured]] = {r.workload: [] for r in runs}
     for result in (*(r.result for r in runs), *context.earlier):
-        if result["workload"] in of and result["state"] == "complete":
+        if result["workload"] in of and result["state"] == "complete" and _on_frozen_stack(result):
             of[result["workload"]].append(performance.measured(result))
     crowds = {workload: performance.Crowd(found) for workload, found in of.items()}
     for run in runs:
-        if run.result["state"] != "complete" or run.result["step"] in ("resume", "retest"):
+        if run.result["state"] != "complete" or run.result["step"] in ("resume", "retest") or run.withdrawn:
             continue
         speed = performance.judge(
             run.result,

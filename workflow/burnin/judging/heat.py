@@ -2,9 +2,10 @@
 """The gate: the outcome of every node of a heat, from its plan and its results. Pure.
 
 Order of reasoning for a run: (1) is somebody known to be guilty: he fails, his partners owe; (2) is it the
-configuration: nobody fails, the campaign stops with a cure; (3) did its job die, was it cancelled, did it not start: the
-nodes owe; (4) did the group fail with nobody known: a node alone fails, a group is suspect; (5) is it slow among its
-peers or below its baseline: likewise; (6) is evidence missing: owes; (7) passed. Unknown is never pass.
+configuration: nobody fails, the campaign stops with a cure (a node that alone shows another stack is withdrawn); (3) did its
+job die, was it cancelled, did it not start: the nodes owe; (4) did the group fail with nobody known: a node alone fails, a
+group is suspect; (5) is it slow among its peers or below its baseline: likewise; (6) is evidence missing: owes; (7) passed.
+Unknown is never pass.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def judge_heat(plan: Mapping[str, Any], results: Mapping[tuple[str, str], Result
     for run in runs:
         _look(run, context, places)
     notes = [n for r in runs for n in r.notes]
+    diagnosis.other_stack(runs, plan)
     diagnosis.configuration(runs, plan, context)
     notes += diagnosis.compare(runs, context)
     if plan["step"] == "halves":
@@ -285,7 +287,7 @@ def _decide(plan: Mapping[str, Any], runs: Sequence[Run], context: Context, note
     owes: dict[str, dict[str, str]] = {}
     passed: dict[str, list[str]] = {}
     hours: dict[str, dict[str, float]] = {}
-    withdrawn = {n: why for run in runs for n, why in run.withdrawn.items()}
+    withdrawn = {n: why for run in reversed(runs) for n, why in run.withdrawn.items()}
     stopped: dict[str, str] | None = None
     isolated = isolating.isolate(plan, runs, _convict, context.topology)
     for run in runs:
@@ -411,17 +413,21 @@ def _outcome(
     suspects: Sequence[Mapping[str, Any]],
     withdrawn: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return every node's outcome: failed before suspect before withdrawn before owes before passed."""
+    """Return every node's outcome: failed before withdrawn before suspect before owes before passed.
+
+    A suspect that nobody can run any more is away; its case stays open. One that is given up stays suspect.
+    """
     suspected = {n for s in suspects for n in s["nodes"]}
+    given_up = {n for s in suspects if s["unresolved"] for n in s["nodes"]}
     outcome: dict[str, str] = {}
     for group in plan["groups"].values():
         for node in group["nodes"]:
             if node in failed:
                 outcome[node] = "failed"
+            elif node in withdrawn and node not in given_up:
+                outcome[node] = "withdrawn"
             elif node in suspected:
                 outcome[node] = "suspect"
-            elif node in withdrawn:
-                outcome[node] = "withdrawn"
             elif set(group["workloads"]) <= set(passed.get(node, [])) or (
                 node not in group["owed"] and node not in owes
             ):

@@ -152,6 +152,10 @@ STACK = (
     "put back what it was; if the change is meant, record it (burnin freeze --why ...): the stack is frozen anew, and what ran "
     "before ran on the old one (burnin rerun repeats it)"
 )
+NODES_STACK = (
+    "put back what it was, or record that the change is meant (burnin freeze --why ...); the next gate and the next start of "
+    "snakemake look at the node, and it comes back by itself"
+)
 CONSOLE = "look at the node's console and BMC event log before it is used again"
 
 ON_THIS_NODE = Alone(

@@ -124,7 +124,7 @@ def tell(name: str, summary: Mapping[str, Any], gates: Sequence[Gate], sources: 
             lines += _wrap(f"- {text}", "  ", "    ")
     gone = [a for a in entry.get("away", []) if a["back"]]
     if gone:
-        lines += ["", "When somebody else had taken it out"]
+        lines += ["", "When it was out and not to blame"]
         for away in gone:
             lines += _wrap(
                 f"- {away['step']} heat {away['heat']}: {away['why']}; back {_when(away['back'])}", "  ", "    "

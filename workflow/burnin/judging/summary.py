@@ -102,6 +102,10 @@ def _node(name: str, events: Sequence[Mapping[str, Any]], standing: Standing, ov
             "reason": standing.withdrawn_why.get(name, "not available"),
             "next_action": "ask who took the node out of Slurm; the burn-in did not. When it is in service again, it comes back",
         }
+        last = next(g for g in reversed(gates) if g["outcome"].get(name) == "withdrawn")
+        if found := next((f for f in last["findings"] if f["node"] == name and f["scope"] == "nobody"), None):
+            keys = ("part", "fault", "reason", "next_action", "evidence")
+            entry |= {k: found[k] for k in keys} | {"failed_workload": found["workload"]}
     elif over:
         entry["status"] = "accepted"
     elif entry["repairs"]:

@@ -20,7 +20,7 @@ class Cell(NamedTuple):
     """A node in one workload of a step.
 
     `state`: passed; failed; suspect (its group failed, not cleared); unknown (evidence is missing); owes (must run
-    again, not to blame); withdrawn (taken out by somebody else); not counted (ran in a heat in which the node failed
+    again, not to blame); withdrawn (taken out by somebody else, or on another stack); not counted (ran in a heat in which the node failed
     with another workload); not run. `heats`: in how many heats it ran since the last repair. `text`: why not passed.
     """
 

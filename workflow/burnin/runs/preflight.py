@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from burnin.runs import stack
 
 #: Slurm states of a node that srun would wait for in vain.
 AWAY = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "MAINT", "POWERED_DOWN", "POWER_DOWN"}
+#: What the launch of a look printed.
+LOG = "launch.log"
 #: After a time-out, srun may take so long (s) to give its allocation back.
 GRACE_SECONDS = 10.0
 
@@ -283,7 +285,7 @@ def _dry_runs(
 
 
 def _look(config: Config, folder: Path, environment: Mapping[str, str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Read all nodes with one launch, one task a node; nodes that Slurm has put aside are findings, not waited for."""
+    """Read all nodes with one launch; nodes that Slurm has put aside are findings, not waited for."""
     section = config.document["preflight"]
     findings = []
     states = node_states(config.nodes, environment)
@@ -297,8 +299,24 @@ def _look(config: Config, folder: Path, environment: Mapping[str, str]) -> tuple
             names.append(node)
     if not names:
         return {}, findings
+    nodes, unseen = look_at(config, folder, names, section["commands"], float(section["timeout_seconds"]), environment)
+    log = str((folder / LOG).relative_to(config.campaign_dir))
+    findings += [rules.finding(n, "node", f"not looked at: {why}", [f"{log}:1"]) for n, why in unseen.items()]
+    return nodes, findings
+
+
+def look_at(
+    config: Config,
+    folder: Path,
+    names: Sequence[str],
+    commands: Mapping[str, str],
+    timeout: float,
+    environment: Mapping[str, str],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read some nodes with one launch, one task a node; return (node -> its record, node -> why it left nothing)."""
+    folder.mkdir(parents=True, exist_ok=True)
     script = folder / "look.sh"
-    storage.write_text(script, _script(config))
+    storage.write_text(script, _script(config, commands))
     values = {
         "nodes": len(names),
         "nodelist": ",".join(names),
@@ -309,31 +327,29 @@ def _look(config: Config, folder: Path, environment: Mapping[str, str]) -> tuple
     launch = configuration.render(probes["launch"], values)
     command = [*launch, "sh", str(script.resolve()), str(folder.resolve()), str(probes["timeout_seconds"])]
     began = time.time()
-    trouble = call(command, folder / "launch.log", float(section["timeout_seconds"]), _job(config, environment))
+    trouble = call(command, folder / LOG, timeout, _job(config, environment))
     span = (began, time.time())
-    wanted = rules.wanted(section["commands"], config.hcas)
-    nodes = {}
+    wanted = rules.wanted(commands, config.hcas)
+    nodes, unseen = {}, {}
     for node in names:
         path = folder / f"{node}.txt"
         if not path.exists():
             path = folder / f".{node}.part"
         if not path.exists():
-            log = str((folder / "launch.log").relative_to(config.campaign_dir))
-            text = f"not looked at: {trouble or 'the node left no file'}"
-            findings.append(rules.finding(node, "node", text, [f"{log}:1"]))
+            unseen[node] = trouble or "the node left no file"
             continue
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         reading = parsers.read_file("probe", path)
         file = str(path.relative_to(config.campaign_dir))
         nodes[node] = rules.node_record(reading, lines, file, wanted, span)
-    return nodes, findings
+    return nodes, unseen
 
 
-def _script(config: Config) -> str:
+def _script(config: Config, commands: Mapping[str, str]) -> str:
     """Return the text of the script that looks at one node, in the frames of a probe."""
     library = config.root / "workflow" / "scripts" / "probe_node.sh"
     lines = [f". {shlex.quote(str(library))}"]
-    for tool, template in config.document["preflight"]["commands"].items():
+    for tool, template in commands.items():
         for hca in config.hcas if "{hca}" in template else [""]:
             words = configuration.render(template, {"hca": hca})
             lines.append(f"probe {shlex.quote(rules.frame(tool, hca))} {shlex.join(words)}")

@@ -29,7 +29,7 @@ from burnin.runs import launching
 from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools, short
 from burnin.runs.news import Known
 from burnin.runs.spec import RunSpec
-from burnin.runs.stack import Frozen, changed
+from burnin.runs.stack import Frozen, changed, commands
 
 #: Up to so many nodes are read by the run itself: what it then does not watch its workload for is a second or two.
 ALONE = 8
@@ -177,9 +177,7 @@ class Probe:
         """Return what is to be read."""
         wanted = None
         if self._frozen is not None:
-            commands = self.spec.config.document["probes"]["commands"]
-            both = {t: c for t, c in commands.items() if t in preflight.UNDERSTOOD} | self.spec.stack_commands()
-            wanted = preflight.wanted(both, self.spec.config.hcas)
+            wanted = preflight.wanted(commands(self.spec.config), self.spec.config.hcas)
         keeps = (True, True)
         orders = []
         for node in self.spec.nodes:

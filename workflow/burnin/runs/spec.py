@@ -14,6 +14,7 @@ from burnin import plan_check, preflight, storage
 from burnin.config import Config
 from burnin.errors import CampaignError, ConfigError
 from burnin.paths import RunRef, run_of_result
+from burnin.runs import stack
 
 
 @dataclass(frozen=True)
@@ -157,17 +158,12 @@ class RunSpec:
             result["SLURM_JOB_NAME"] = self.job_name
         return result
 
-    def stack_commands(self) -> dict[str, str]:
-        """Return the commands whose output is part of the stack as it stands, as far as the preflight asks for them."""
-        section = self.config.document["preflight"]
-        return {t: c for t, c in section["commands"].items() if section["run"] and t not in preflight.UNDERSTOOD}
-
     def probe_script(self, with_stack: bool = False) -> str:
         """Return the text of the script that reads one node; every word of a command is quoted for the shell."""
         library = self.config.root / "workflow" / "scripts" / "probe_node.sh"
         lines = [f". {shlex.quote(str(library))}"]
         commands = [(tool, False, c) for tool, c in self.config.document["probes"]["commands"].items()]
-        commands += [(tool, True, c) for tool, c in self.stack_commands().items() if with_stack]
+        commands += [(tool, True, c) for tool, c in stack.as_it_stands(self.config).items() if with_stack]
         for tool, as_it_stands, template in commands:
             for hca in self.config.hcas if "{hca}" in template else [""]:
                 words = configuration.render(template, {"hca": hca})

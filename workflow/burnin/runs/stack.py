@@ -19,7 +19,7 @@ from typing import Any
 
 from burnin import storage
 from burnin.config import Config
-from burnin.preflight import changes
+from burnin.preflight import UNDERSTOOD, changes
 
 #: So much of an output is searched for the version of NCCL, which stands at its beginning.
 HEAD_BYTES = 1 << 16
@@ -60,6 +60,18 @@ def _record(node: str | None, repairs: int, parts: Mapping[str, str], look: bool
     return json.dumps({"node": node, "repairs": repairs, "look": look, "time": time.time(), "stack": dict(parts)})
 
 
+def as_it_stands(config: Config) -> dict[str, str]:
+    """Return the commands whose output is part of the stack as it stands, as far as the preflight asks for them."""
+    section = config.document["preflight"]
+    return {t: c for t, c in section["commands"].items() if section["run"] and t not in UNDERSTOOD}
+
+
+def commands(config: Config) -> dict[str, str]:
+    """Return tool -> command of all that a node's stack is read from."""
+    of_probes = config.document["probes"]["commands"]
+    return {t: c for t, c in of_probes.items() if t in UNDERSTOOD} | as_it_stands(config)
+
+
 def _repairs(config: Config) -> dict[str, int]:
     """Return node -> how often it was repaired. Who only was away and came back is held against what it had before."""
     records = storage.records(config.campaign_dir / "repairs.jsonl")[0]
@@ -86,11 +98,16 @@ class Frozen:
     def compare(self, node: str | None, now: Mapping[str, str]) -> list[tuple[str, str, str]]:
         """Return (part, before, now) of what changed; what was not known before is frozen now."""
         frozen = self._parts[node]
+        changed = self.differs(node, now)
         new = {k: v for k, v in now.items() if k not in frozen}
         if new:
             _append(self._path, _record(node, self._repairs.get(node or "", 0), new, look=False))
             frozen.update(new)
-        return changes(frozen, now)
+        return changed
+
+    def differs(self, node: str | None, now: Mapping[str, str]) -> list[tuple[str, str, str]]:
+        """Return (part, before, now) of what changed; nothing is frozen."""
+        return changes(self._parts[node], now)
 
     def unknown(self, node: str | None, now: Mapping[str, str]) -> list[str]:
         """Return the parts that are frozen and that nothing is said of now."""

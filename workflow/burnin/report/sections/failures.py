@@ -225,8 +225,15 @@ def open_questions(view: View) -> Section:
         for n in facts.nodes for a in view.entry(n).get("away", [])
     ]  # fmt: skip
     if away:
-        head_away = ("Node", "Step", "Why", "Back in service")
-        blocks.append(Table(head_away, away[:100], "Taken out of Slurm by somebody else", stack=True))
+        head_away = ("Node", "Step", "Why", "Back")
+        blocks.append(
+            Table(
+                head_away,
+                away[:100],
+                "Out without blame: taken out of Slurm by somebody else, or on another stack",
+                stack=True,
+            )
+        )
     unknown: dict[tuple[str, str, str], list[str]] = {}
     for node, of in view.cells.items():
         for (step, workload), cell in of.items():
