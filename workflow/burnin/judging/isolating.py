@@ -34,8 +34,11 @@ def isolate(
     The findings are added to the runs. Who fails alone, or with evidence, is the caller's business.
     """
     trials = [Trial.of(t) for t in plan.get("trials", [])]
-    # what turns out to be the configuration's has explained what failed before: those nodes just run again
-    explained = {run.workload for run in runs if any(f["scope"] == "config" for f in run.findings)}
+    # what turns out to be the configuration's has explained what failed before: those nodes just run again; but for another
+    # stack: what failed before ran on the frozen one
+    explained = {
+        run.workload for run in runs if any(f["scope"] == "config" and f["fault"] != "stack" for f in run.findings)
+    }
     trials = [t for t in trials if not (t.failed and t.workload in explained)]
     out: set[str] = set()
     gone: set[str] = set()
