@@ -110,23 +110,23 @@ def _trial(run: Run, group: Mapping[str, Any]) -> Trial | None:
     """
     isolation = group["isolation"]
     config = any(f["scope"] == "config" for f in run.findings)
-    alone = not isolation and run.cause == PARTNER
+    half_alone = run.result["step"] == "halves" and run.cause == PARTNER and not isolation and not run.withdrawn
+    troubled = bool(run.trouble or run.slow)
     failed: bool | None
-    if run.guilty() or config or (run.cause and not alone):
+    if run.guilty() or config or (run.cause and not (half_alone and not troubled)):
         failed = None
-    elif run.trouble or run.slow:
+    elif troubled:
         failed = True
     else:
         failed = None if run.unread.keys() & set(isolation["suspects"] if isolation else run.nodes) else False
     # those who only fill the group have passed this step: they are partners, as in isolation
-    suspects = (
-        () if alone and not failed else tuple(isolation["suspects"] if isolation else group["owed"]) or tuple(run.nodes)
-    )
+    suspects = tuple(isolation["suspects"] if isolation else group["owed"]) or tuple(run.nodes)
     trial = Trial(
-        run.workload, int(run.result["heat"]), tuple(run.nodes), suspects, failed,
+        run.workload, int(run.result["heat"]), tuple(run.nodes), () if half_alone else suspects, failed,
         bool(isolation and isolation.get("pair")), tuple(group.get("unproven", ())),
     )  # fmt: skip
-    return trial if isolation or (len(run.nodes) > 1 and (failed or (alone and failed is False))) else None
+    tells = failed or (half_alone and failed is False)
+    return trial if isolation or (tells and len(run.nodes) > 1) else None
 
 
 def _suspect(plan: Mapping[str, Any], case: Case, of_run: Mapping[Trial, Run]) -> dict[str, Any]:
