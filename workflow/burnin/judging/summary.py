@@ -103,9 +103,9 @@ def _node(name: str, events: Sequence[Mapping[str, Any]], standing: Standing, ov
             "next_action": "ask who took the node out of Slurm; the burn-in did not. When it is in service again, it comes back",
         }
         last = next(g for g in reversed(gates) if g["outcome"].get(name) == "withdrawn")
-        if found := next((f for f in last["findings"] if f["node"] == name and f["scope"] == "nobody"), None):
+        for shown in [f for f in last["findings"] if f["node"] == name and f["scope"] == "nobody"][:1]:
             keys = ("part", "fault", "reason", "next_action", "evidence")
-            entry |= {k: found[k] for k in keys} | {"failed_workload": found["workload"]}
+            entry |= {k: shown[k] for k in keys} | {"failed_workload": shown["workload"]}
     elif over:
         entry["status"] = "accepted"
     elif entry["repairs"]:
