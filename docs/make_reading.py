@@ -66,7 +66,7 @@ tell that it is gone:
 
 | text | what can be lost without a trace | what else tells |
 |---|---|---|
-| `dcgmi diag` as a table, DCGM 2 and 3 | the `Warning` rows beside a `Pass`; a test with all its rows | `dcgmi diag -j` has the same as JSON, of which no line can be lost; a failed test ends the diagnostic with status 226, which a retest takes for no pass (through pdsh with `-S`) |
+| `dcgmi diag` as a table, DCGM 2 and 3 | the `Warning` rows beside a `Pass`; a test with all its rows | `dcgmi diag -j` has the same as JSON, of which no line can be lost; a failed test ends the diagnostic with status 226. A retest asks for both (`pdsh -S ... dcgmi diag -j`) |
 | nccl-tests with `-N 0` | one whole cycle, header and rows; the last rows of the cycle that the time limit cut | a wrong sum shows in other cycles, too; `-N` with a number counts them |
 | nccl-tests | the line of parameters and "Reducing maxBytes" together: without them the sweep looks like one of smaller sizes | the plan's \
 own command line says the sizes |

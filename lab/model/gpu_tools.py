@@ -394,18 +394,15 @@ def dcgmi_diag(node: Node, level: int, as_json: bool) -> int:
         categories.append({"category": section, "tests": rows})
     lines.append("+---------------------------+------------------------------------------------+")
     if as_json:
-        out(
-            dumps(
-                {
-                    "DCGM GPU Diagnostic": {
-                        "version": "3.3.5",
-                        "Driver Version Detected": node.driver(),
-                        "GPU Device IDs": ["2330"] * len(present),
-                        "test_categories": categories,
-                    }
-                }
-            )
-        )
+        import json  # only here: it costs every other call of a tool some milliseconds
+
+        root = {
+            "version": "3.3.5",
+            "Driver Version Detected": node.driver(),
+            "GPU Device IDs": ids.split(",") if ids else [],
+            "test_categories": categories,
+        }
+        out(json.dumps({"DCGM GPU Diagnostic": root}, indent=3, separators=(",", " : ")))
     else:
         out("\n".join(lines))
     return 226 if failures else 0

@@ -116,11 +116,14 @@ def tool_ipmitool(lab: Lab, argv: list[str]) -> int:
 
 
 def tool_pdsh(lab: Lab, argv: list[str]) -> int:
-    """pdsh -w NODES COMMAND: the command on every node, its lines prefixed with the node's name."""
+    """pdsh [-N] [-S] -w NODES COMMAND: the command on every node, its lines prefixed with the node's name.
+
+    With -S it returns the largest status of the commands, 254 where a node could not be reached; else 0.
+    """
     targets: list[str] = []
     words: list[str] = []
     excluded: set[str] = set()
-    prefix, i = True, 0
+    prefix, tells, worst, i = True, False, 0, 0
     while i < len(argv):
         arg = argv[i]
         if words or not arg.startswith("-"):
@@ -136,6 +139,8 @@ def tool_pdsh(lab: Lab, argv: list[str]) -> int:
                 excluded |= set(expand_hosts(value))
         elif arg == "-N":
             prefix = False
+        elif arg == "-S":
+            tells = True
         elif arg == "-a":
             targets += lab.nodes
         i += 1
@@ -152,11 +157,13 @@ def tool_pdsh(lab: Lab, argv: list[str]) -> int:
     for name in targets:
         if name not in known:
             err(f"pdsh@head: {name}: ssh: Could not resolve hostname {name}: Name or service not known")
+            worst = max(worst, 254)
             continue
         if known[name].silent:
             err(
                 f"{name}: ssh: connect to host {name} port 22: Connection timed out\npdsh@head: {name}: ssh exited with exit code 255"
             )
+            worst = max(worst, 254)
             continue
         lab.ensure_view(name)
         read, write = os.pipe()
@@ -179,7 +186,8 @@ def tool_pdsh(lab: Lab, argv: list[str]) -> int:
         )
         if status:
             err(f"pdsh@head: {name}: ssh exited with exit code {status}")
-    return 0
+        worst = max(worst, status % 256)
+    return worst if tells else 0
 
 
 def tool_enroot(_lab: Lab, argv: list[str]) -> int:

@@ -291,7 +291,10 @@ def test_a_crashed_node_is_refused_and_the_others_can_be_read(tmp_path: Path) ->
     assert (rest.status, rest.out) == (0, "dgx03\n")
     assert "srun: error: Node failure on dgx04" in rest.err
     assert bench.call("scontrol", "show", "node", "-o", "dgx04").out.find("State=DOWN+NOT_RESPONDING ") > 0
-    assert "Connection timed out" in bench.call("pdsh", "-w", "dgx[03-04]", "echo hi").err
+    unreached = bench.call("pdsh", "-w", "dgx[03-04]", "echo hi")
+    assert "Connection timed out" in unreached.err and unreached.status == 0
+    assert bench.call("pdsh", "-S", "-w", "dgx[03-04]", "echo hi").status == 254, "told with -S only"
+    assert bench.call("pdsh", "-S", "-N", "-w", "dgx03", "exit 7").status == 7
     bench.call("scontrol", "update", "nodename=dgx04", "state=resume")
     assert bench.call("sinfo", "-h", "-N", "-n", "dgx04", "-o", "%T").out.strip() == "down*", "the node is still dead"
     states = bench.call("sacct", "-X", "-n", "-P", "-o", "State").out.split()

@@ -75,6 +75,28 @@ def test_number_of_gpus(name: str, count: int) -> None:
     assert reading.data["gpu_count"] == count and of(reading, "gpu_count")[0].value == count
 
 
+def test_a_whole_json_that_lists_no_devices_names_the_gpus_that_were_tested() -> None:
+    text = (DATA / TOOL / "json-2.4-pass.json").read_text()
+    reading = parsers.read_lines(TOOL, text.split("\n"))
+    assert reading.data["gpu_count"] == 8 and not of(reading, "gpu_count"), "counted, not told"
+    fewer = parsers.read_lines(TOOL, text.replace('"0,1,2,3,4,5,6,7"', '"0,1,2,3,4,6,7"').split("\n"))
+    assert fewer.data["gpu_count"] == 7
+    cut = parsers.read_lines(TOOL, text[: text.rindex("}")].split("\n"))
+    assert "gpu_count" not in cut.data and cut.verdict != "pass"
+
+
+def test_devices_at_the_root() -> None:
+    """As nvvs writes it: what DCGM 3 prints may have them there or in `metadata`."""
+    root = {
+        "version": "3.3.5",
+        "Driver Version Detected": "550.54.15",
+        "GPU Device IDs": ["2330"] * 8,
+        "test_categories": [],
+    }
+    reading = parsers.read_lines(TOOL, json.dumps({"DCGM GPU Diagnostic": root}).split("\n"))
+    assert (reading.data["gpu_count"], reading.data["version"], reading.data["driver"]) == (8, "3.3.5", "550.54.15")
+
+
 def test_successfully_ran_means_nothing() -> None:
     reading = fed(TOOL, "Successfully ran diagnostic for group.")
     assert reading.recognised and reading.verdict == "unknown"

@@ -12,7 +12,8 @@ Verdict:
 - `pass`: every listed test Pass, EUD Pass or Skip.
 
 data: `version` (DCGM), `driver`, `tests`: [{"category", "name", "result" (worst), "gpus": {index: result}, "warnings":
-[...], "info": [...], "line"}], `gpu_count`, `device_ids`, `error` (the diagnostic could not run).
+[...], "info": [...], "line"}], `gpu_count` (devices listed, or else GPUs with results in a whole JSON), `device_ids`, `error`
+(the diagnostic could not run).
 """
 
 from __future__ import annotations
@@ -319,13 +320,15 @@ class Parser(HostedParser):
             ):
                 if meta.get(key):
                     self.facts[short] = str(meta[key])
-            ids = meta.get("GPU Device IDs Detected") or root.get("GPU Device IDs Detected")
+            names = ("GPU Device IDs Detected", "GPU Device IDs")
+            ids = next((of[name] for of in (meta, root) for name in names if of.get(name)), None)
             if isinstance(ids, list):
                 self.device_ids = [str(i) for i in ids[:1024]]
             elif isinstance(ids, str):
                 self.device_ids = [i.strip() for i in ids.split(",") if i.strip()][:1024]
-        if not self.facts.get("version") and root.get("version"):
-            self.facts["version"] = str(root["version"])
+        for key, short in (("version", "version"), ("Driver Version Detected", "driver")):
+            if not self.facts.get(short) and root.get(key):
+                self.facts[short] = str(root[key])
         for group in document.get("entity_groups") or []:
             if (
                 isinstance(group, dict)
@@ -477,6 +480,13 @@ class Parser(HostedParser):
             data["gpu_count"], data["device_ids"] = count, self.device_ids
             line = self.ids_line or self.json_start or 1
             self.found.add(signal("gpu_count", line, f"{count} GPU device ids detected", pre, value=float(count)))
+        elif (
+            self.json is not None
+            and self.closed
+            and (counted := {g for t in self.tests for g in t.gpus if g.isdigit()})
+        ):
+            # DCGM 2 lists no devices; the results of a whole JSON name every GPU that was tested
+            data["gpu_count"] = len(counted)
         if self.error:
             data["error"] = self.error
         reading.data = data if self.recognised else {}
