@@ -32,8 +32,11 @@ CHUNK = 128 << 10
 #: Buffer of the filtered reading of large files, and the longest line it holds (bytes).
 BLOCK = 64 << 10
 LONGEST = 32 << 20
-#: From this size on a second process reads the second half (bytes), and the most it may pick for us.
+#: Of a block of the filtered reading that has more than boring lines, so much is split into lines at once (bytes).
+STRETCH = 2 << 10
+#: From this size on a second process filters the second part (bytes); the share of the first, and the most it may pick.
 PARALLEL_FROM = 256 << 20
+OWN_PART = 0.45
 SPOOL_LIMIT = 256 << 20
 #: What stands for a NUL byte and for the end of a line that was cut: a character that no tool prints, so that a reader
 #: sees in which line something is lost, and one that is not taken for a blank.
@@ -316,17 +319,28 @@ class Prefilter:
             return enumerate(rows)
         if not self.boring:
             return self._found(self.needles, block, end)
-        alone = block.count(self.boring, 0, end) == lines and all(block.find(c, 0, end) < 0 for c in self.strange)
+        alone = self._all_boring(block, 0, end, lines)
         pairs = (*self.keep, *self.seek) if watch or not alone else self.keep
-        words = [w for rare, w in pairs if block.find(rare, 0, end) >= 0 and block.find(w, 0, end) >= 0]
-        if not alone:
-            return self._not_boring(words, block, end)
-        return self._found(words, block, end) if words else ()
+        there = {rare for rare in {rare for rare, _ in pairs} if block.find(rare, 0, end) >= 0}
+        words = [w for rare, w in pairs if rare in there and block.find(w, 0, end) >= 0]
+        found = self._found(words, block, end) if words else ()
+        return found if alone else sorted({*self._not_boring(block, end), *found})
 
-    def _not_boring(self, words: list[bytes], block: bytearray, end: int) -> list[tuple[int, bytes]]:
-        boring = self.boring
-        rows = enumerate(bytes(block[:end]).split(b"\n"))
-        return [(i, row) for i, row in rows if row and (boring not in row or any(w in row for w in words))]
+    def _all_boring(self, block: bytearray, start: int, end: int, lines: int) -> bool:
+        return block.count(self.boring, start, end) == lines and all(block.find(c, start, end) < 0 for c in self.strange)
+
+    def _not_boring(self, block: bytearray, end: int) -> Iterator[tuple[int, bytes]]:
+        # Most of such a block is boring, too, and splitting it into lines is dear: only a stretch that is not is split.
+        start = offset = 0
+        while start < end:
+            near = min(start + STRETCH, end)
+            stop = block.rfind(b"\n", start, near) + 1 or block.find(b"\n", near, end) + 1
+            lines = block.count(b"\n", start, stop)
+            if not self._all_boring(block, start, stop, lines):
+                for i, row in enumerate(bytes(block[start:stop]).split(b"\n"), offset):
+                    if row and self.boring not in row:
+                        yield i, row
+            start, offset = stop, offset + lines
 
     @staticmethod
     def _found(words: Iterable[bytes], block: bytearray, end: int) -> Iterator[tuple[int, bytes]]:
@@ -515,11 +529,12 @@ class LineSource:
         return ((number_, clean(raw.decode("utf-8", "replace"))),)
 
     def _middle(self, size: int) -> int:
-        """Return an offset near the middle of the file at which a line begins, or `size`."""
+        """Return an offset at which a line begins, before the middle of a file: who feeds all lines, filters the less."""
+        middle = int(size * OWN_PART)
         with self.path.open("rb", buffering=0) as handle:
-            handle.seek(size // 2)
+            handle.seek(middle)
             at = handle.read(LINE_LIMIT).find(b"\n")
-        return size // 2 + at + 1 if at >= 0 else size
+        return middle + at + 1 if at >= 0 else size
 
     def _picked(
         self, prefilter: Prefilter, watch: Callable[[], bool], start: int, stop: int, first: int, size: int
@@ -603,10 +618,10 @@ def _may_fork() -> bool:
 
 
 class _Helper:
-    """A forked process that picks the lines of a file's second half while this one reads the first.
+    """A forked process that picks the lines of a file's second part while this one reads the first.
 
     It only reads the file, writes what it found to a spool file without name, and exits; whatever goes wrong with it,
-    `lines` returns None and the caller reads that half itself.
+    `lines` returns None and the caller reads that part itself.
     """
 
     def __init__(self, source: LineSource, prefilter: Prefilter, start: int, size: int) -> None:

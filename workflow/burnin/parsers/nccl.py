@@ -299,7 +299,7 @@ class Parser:
             (b"S", b"/Socket"),
             (b"T", b"Test "),
             (b"*", b"*** "),
-            (b"D", b"CUDA "),
+            (b"U", b"CUDA "),
             (b"E", b"srun: error: "),  # of a task that "Exited"
         ),
         seek=((b"U", b"Using network"), (b"T", b"No device found")),
