@@ -80,9 +80,11 @@ lines with their exit status.
 ## Big files
 
 Of an nccl log larger than 4 MB, NCCL's INFO messages are counted and not read; of a kernel log, only the lines that may be events and
-the last of every 128 kB. What is found is the same as from reading every line (`tests/unit/test_parsers_fast.py`), with two exceptions in
-a kernel log: a clock that is set back and catches up, and lines of another host without any event among them, if both begin and end within
-128 kB. `make bench-read` compares the time with grep's.
+the last of every 128 kB; of a `dcgmi dmon` file, the samples between two headers, or those of many headers, are read at once as long as
+they have one form, and line by line where anything is odd. What is found is the same as from reading every line
+(`tests/unit/test_parsers_fast.py`), with two exceptions in a kernel log: a clock that is set back, but not before the end of the 128 kB
+before, and lines of another host without any event among them that begin and end within 128 kB. `make bench-read` compares the time with
+grep's.
 """
 
 

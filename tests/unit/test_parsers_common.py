@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
 from burnin.parsers import common, read_file
 from burnin.parsers.kinds import KINDS
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -90,18 +91,54 @@ def test_candidates_are_the_lines_that_matter(
     path = tmp_path_factory.mktemp("c") / "x"
     path.write_bytes(b"\n".join(rows) + (b"\n" if last else b""))
     old, common.BLOCK = common.BLOCK, block
+    stretch, common.STRETCH = common.STRETCH, block // 4
     parallel, common.PARALLEL_FROM = common.PARALLEL_FROM, 1000 if block % 10 == 0 else 1 << 60
     try:
         needles = common.Prefilter(needles=(b"WARN", b"never"), from_size=0)
         found = {n for n, _ in common.candidate_lines(path, needles)}
-        boring = common.Prefilter(boring=b" NCCL INFO ", keep=((b"W", b"WARN"),), from_size=0)
+        sign = b"F" if last else b""
+        boring = common.Prefilter(boring=b" NCCL INFO ", sign=sign, keep=((b"W", b"WARN"),), from_size=0)
         rest = dict(common.candidate_lines(path, boring))
     finally:
-        common.BLOCK, common.PARALLEL_FROM = old, parallel
+        common.BLOCK, common.PARALLEL_FROM, common.STRETCH = old, parallel, stretch
     full = dict(common.numbered_lines(path))
     assert {n for n, raw in enumerate(rows, 1) if b"WARN" in raw} <= found
     assert {n for n, text in full.items() if " NCCL INFO " not in text and text} <= set(rest)
     assert all(full[n] == text for n, text in rest.items())
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from([*ROWS[:-1], b"b" * 900, b"10 %\r" * 200]), max_size=30),
+    st.booleans(),
+    st.integers(1, 1000),
+    st.randoms(use_true_random=False),
+)
+def test_a_reader_of_blocks_may_ask_for_the_end_of_one_again(
+    rows: list[bytes], last: bool, chunk: int, rng: random.Random
+) -> None:
+    data = b"\n".join(rows) + (b"\n" if last else b"")
+    source, usual = common.MemorySource(data, 300), common.MemorySource(data, 300)
+    source.chunk = usual.chunk = chunk
+    text, numbers = b"", []
+    before, new_line = -1, True
+    for first, block, whole in source.blocks():
+        lines = block.count(b"\n")
+        if new_line:
+            numbers.append((first, block.split(b"\n")[0][:9]))
+        new_line = whole
+        assert whole or block.endswith(b"\r")
+        if whole and lines and len(block) != before:
+            keep = rng.randrange(lines + 1)  # lines that are asked for again
+            source.again = sum(len(line) + 1 for line in block.split(b"\n")[lines - keep : lines])
+        before = source.again
+        text += block[: len(block) - source.again]
+    assert text == b"".join(block for _, block, _ in usual.blocks())
+    assert (source.lines, source.problems, source.last_unterminated) == (
+        usual.lines, usual.problems, usual.last_unterminated,
+    )  # fmt: skip
+    starts = {n: line[:9] for n, line in enumerate(text.split(b"\n"), 1)}
+    assert all(starts[first][: len(start)] == start for first, start in numbers)
 
 
 def test_candidates_across_blocks(tmp_path: Path) -> None:

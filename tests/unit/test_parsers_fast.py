@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 from burnin import parsers
+from burnin.parsers.dcgmi_dmon import Parser as DmonParser
 from burnin.parsers.nccl import Parser
-from burnin.parsers.reading import Reading
+from burnin.parsers.reading import Reading, Signal
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -99,59 +100,128 @@ def test_a_kernel_log_in_blocks(
     assert found(fast) == found(expected)
 
 
+#: What a cell may hold instead of a plain number.
+ODD_CELLS = [
+    "N/A", "[N/A]", "-", "ERR!", "nan", "inf", "-4", "-0.5", "+5", "1_0", "1e3", "", "3.5.1", "5.", ".5", "007", "79", "0",
+    "123456789012345", "99999999999999", "0.123456789012", "1 2", "\u0663", "\u00e9", "0x1F", "60\t", "6\x000", "6\x070", "#",
+]  # fmt: skip
+ODD_LINES = [
+    "", " ", "an odd line", "#Entity   TMPTR  POWER", "#Entity   POWER     TMPTR     XIDER     ", "# a comment", "GPU 1", "\x07",
+    "error: x", "ID        F      W                   ", "dmon was stopped due to receiving a signal.", "GPU 0     60     1.0       0",
+    "burn07: GPU 0     60     1.0       0", "GPU 99    60     1.0       0", "x" * 3000, "GPU 0     60     1.0  7    0",
+]  # fmt: skip
+
+
 def dmon_record(seed: int, samples: int, odd: float) -> list[str]:
-    """Return a record of three GPUs and a switch, in which now and then a row is odd."""
+    """Return a record of some entities in columns of some form, in which now and then a row is odd."""
     rng = random.Random(seed)
-    names = ["GPU 0", "GPU 1", "GPU 5", *(["Switch 2"] if seed % 3 else [])]
-    out: list[str] = []
-    xid = 0
+    names = rng.choice(
+        [["GPU 0"], ["GPU 0", "GPU 1", "GPU 5"], ["GPU 0", "GPU 1", "Switch 2"], [f"GPU {i}" for i in range(12)]]
+    )
+    columns = rng.choice(
+        [["TMPTR", "POWER", "XIDER"], ["TMPTR", "POWER"], ["POWER", "FBUSD", "SMACT", "GPUTL"], ["POWER", "POWER"]]
+    )
+    align = rng.choice("<<>")
+    width = rng.choice([10, 12, 16])
+    every = rng.choice([1, 3, 14, 14, 14, 10_000])
+    wide = rng.random() < 0.7  # numbers of more and fewer digits
+    never = rng.choice(names) if rng.random() < 0.3 else ""  # an entity that has no number for a column
+    low, xid, out = 50 if wide else 690, 0, []
+    line = f"{{:{align}10s}}".format
+    cell = f"{{:{align}{width}s}}".format
     for i in range(samples):
-        if i % 14 == 0:
-            out += ["#Entity   TMPTR  POWER     XIDER     ", "ID        C      W                   "]
+        if i % every == 0:
+            out += [
+                f"{'#Entity' if align == '<' else '# Entity':10s}" + "".join(map(cell, columns)),
+                line("ID") + "".join(map(cell, ["C", "W", "", ""][: len(columns)])),
+            ]
         for name in names:
-            cells = [f"{60 + rng.randrange(9)}", f"{rng.uniform(90, 700):.3f}", f"{xid}"]
+            values = {
+                "TMPTR": f"{rng.randrange(95, 105) if wide else rng.randrange(60, 69)}",
+                "POWER": f"{rng.uniform(low, 700):.3f}",
+                "FBUSD": f"{10 ** min(12, width - 2) + rng.randrange(99)}",
+                "SMACT": f"{rng.random():.{rng.choice([3, 3, 4]) if wide else 3}f}",
+                "GPUTL": "100",
+                "XIDER": f"{xid}",
+            }
+            cells = [values[column] for column in columns]
+            if name == never:
+                cells[0] = "N/A"
             kind = rng.random()
             if kind < odd:
-                cells[rng.randrange(3)] = rng.choice(["N/A", "nan", "1_0", "1e3", "-4", "", "3.5.1", "79"])
+                cells[rng.randrange(len(cells))] = rng.choice(ODD_CELLS)
             if kind < odd / 10:
                 xid = rng.choice([31, 79])
-            row = f"{name:<10s}{cells[0]:<7s}{cells[1]:<10s}{cells[2]:<10s}"
+            row = line(name) + "".join(map(cell, cells))
             out.append(row[: rng.randrange(30)] if odd / 2 < kind < odd * 0.6 else row)
             if odd * 0.9 < kind < odd:
-                out.append(rng.choice(["", "an odd line", "#Entity   TMPTR  POWER", "GPU 1", "\x07", "error: x"]))
+                out.append(rng.choice(ODD_LINES))
     return [*out, "dmon was stopped due to receiving a signal."]
 
 
-@settings(max_examples=25, deadline=None)
+def damaged(data: bytes, how: str, rng: random.Random) -> bytes:
+    """Return a text as other programs pass it on, or with a few bytes lost."""
+    if how == "bytes":
+        out = bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            out[rng.randrange(len(out))] = rng.choice(b"\xff\0\n\r\x1b 7#.-")
+        return bytes(out)
+    if how == "utf-16":
+        return data.decode().encode("utf-16")
+    if how == "crlf":
+        return data.replace(b"\n", b"\r\n")
+    if how == "lines":
+        lines = data.split(b"\n")
+        del lines[rng.randrange(len(lines)) :][:1], lines[rng.randrange(len(lines))]
+        return b"\n".join(lines)
+    if how in ("ansi", "pdsh", "srun"):
+        before, after = {"ansi": (b"\x1b[32m", b"\x1b[0m"), "pdsh": (b"burn01: ", b""), "srun": (b"3: ", b"")}[how]
+        some = rng.random() < 0.5
+        lines = data.split(b"\n")
+        return b"\n".join(before + one + after if some or rng.random() < 0.01 else one for one in lines)
+    return data
+
+
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 1 << 30),
-    st.integers(1, 300),
-    st.sampled_from([0.0, 0.002, 0.02, 0.2]),
-    st.sampled_from([500, 3000, 1 << 20]),
+    st.integers(1, 200),
+    st.sampled_from([0.0, 0.0, 0.001, 0.01, 0.2]),
+    st.sampled_from([100, 500, 3000]),
+    st.sampled_from(["", "", "", "bytes", "lines", "crlf", "ansi", "pdsh", "srun", "utf-16"]),
     st.booleans(),
+    st.sampled_from([None, None, "burn09"]),
 )
-def test_a_dmon_record_in_blocks(seed: int, samples: int, odd: float, chunk: int, ended: bool) -> None:
-    lines = dmon_record(seed, samples, odd)
-    slow = parsers.parser_for("dcgmi-dmon")
-    for number, line in enumerate(lines, 1):
-        slow.feed(number, line)
-    if not ended:
-        slow.unterminated(len(lines))  # type: ignore[attr-defined]
-    expected = slow.finish()
+def test_a_dmon_record_in_stacks(
+    seed: int, samples: int, odd: float, chunk: int, how: str, ended: bool, host: str | None
+) -> None:
+    text = "\n".join(dmon_record(seed, samples, odd)) + ("\n" if ended else "")
+    data = damaged(text.encode(), how, random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("burnin.parsers.common.CHUNK", chunk)
-        patch.setattr("burnin.parsers.dcgmi_dmon.PIECE", 2000)
-        fast = parsers.read_bytes("dcgmi-dmon", ("\n".join(lines) + ("\n" if ended else "")).encode(), strict=True)
-    assert (fast.verdict, fast.complete, fast.problems) == (expected.verdict, expected.complete, expected.problems)
-    assert [(s.kind, s.line, s.gpu, s.value) for s in fast.signals if s.unit != "W"] == [
-        (s.kind, s.line, s.gpu, s.value) for s in expected.signals if s.unit != "W"
-    ]
-    for reading in (fast, expected):  # sums of other parts are rounded differently
-        for fields in reading.data["entities"].values():
-            for one in fields.values():
-                if "mean" in one:
-                    one["mean"] = pytest.approx(one["mean"])
-    assert fast.data == expected.data
+        patch.setattr("burnin.parsers.dcgmi_dmon.FEW", 200)
+        patch.setattr("burnin.parsers.dcgmi_dmon.PATIENCE", 1 + seed % 20)
+        fast = parsers.read_bytes("dcgmi-dmon", data, strict=True, host=host)
+        patch.delattr("burnin.parsers.dcgmi_dmon.Parser.scan")
+        expected = parsers.read_bytes("dcgmi-dmon", data, strict=True, host=host)
+    assert found(fast) == found(expected)
+
+
+def test_most_rows_of_a_dmon_record_are_read_in_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [0]
+    feed = DmonParser.feed
+
+    def count(self: DmonParser, number: int, line: str) -> list[Signal]:
+        rows[0] += 1
+        return feed(self, number, line)
+
+    monkeypatch.setattr(DmonParser, "feed", count)
+    monkeypatch.setattr("burnin.parsers.common.CHUNK", 4096)
+    for seed in range(20):  # of all forms but one, in which a name stands for two columns
+        lines = dmon_record(seed, 1_500, 0.0)
+        rows[0] = 0
+        parsers.read_bytes("dcgmi-dmon", "\n".join(lines).encode())
+        assert lines[0].count("POWER") > 1 or rows[0] < 0.05 * len(lines), (seed, rows[0], len(lines), lines[:6])
 
 
 def nccl_log(seed: int, lines: int) -> list[str]:
@@ -169,7 +239,7 @@ def nccl_log(seed: int, lines: int) -> list[str]:
                 "INFO Using network " + rng.choice(["IB", "Socket"]),
                 "INFO NET/IB : No device found.",
                 "WARN NET/IB : mlx5_3:1 Got async event : port error",
-                "INFO a\rb NCCL INFO c",
+                "INFO a\rb. NCCL INFO c",  # without the point, it and a line of no message would be taken for two messages
                 "INFO aburn02:41011:41133 [3] NCCL WARN glued",
                 "INFO Channel 01/0 : 8[0] -> 0[0] [send] via NET/Socket/0",
             ],
@@ -187,6 +257,7 @@ def test_an_nccl_log_of_which_messages_are_skipped(seed: int, lines: int, block:
     expected = parsers.read_bytes("nccl", data, strict=True)
     with pytest.MonkeyPatch.context() as patch, tempfile.NamedTemporaryFile() as file:
         patch.setattr("burnin.parsers.common.BLOCK", block)
+        patch.setattr("burnin.parsers.common.STRETCH", 300)
         patch.setattr("burnin.parsers.nccl.Parser.candidates", replace(Parser.candidates, from_size=0))
         file.write(data)
         file.flush()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import functools
 import io
+import itertools
 import marshal
 import math
 import os
@@ -29,6 +31,9 @@ from burnin.parsers.reading import QUOTE_LIMIT, Reading, Signal
 LINE_LIMIT = 64 * 1024
 #: Size of one read (bytes): what is read stays in the processor's cache until it has been looked at.
 CHUNK = 128 << 10
+#: glibc gives the memory of a block back to the kernel and gets it again page by page for the next one, which takes longer
+#: than to read it, until a piece of more than twice that size was freed once. No page of such a piece (bytes) is touched.
+KEPT = 16 << 20
 #: Buffer of the filtered reading of large files, and the longest line it holds (bytes).
 BLOCK = 64 << 10
 LONGEST = 32 << 20
@@ -287,6 +292,11 @@ def clean(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
+@functools.cache
+def _all_but(keep: bytes) -> bytes:
+    return bytes(set(range(256)).difference(keep))
+
+
 @dataclass(frozen=True, slots=True)
 class Prefilter:
     """Which lines of a large file are worth decoding; everything else is only counted.
@@ -296,11 +306,13 @@ class Prefilter:
     file always come in full. Files smaller than `from_size` are never filtered.
 
     `keep` and `seek` are pairs of a rare byte of the word and the word: looking for a byte that is not there costs a tenth
-    of looking for a word. `strange` are bytes of lines that are not boring: where a block has as many boring words as
-    lines, two may be in one line, and only a block without these bytes is believed to have nothing else.
+    of looking for a word. `sign` is a byte that `boring` has once, and boring lines rarely have again. `strange` are bytes
+    of lines that are not boring: where a block has as many boring words as lines, two may be in one line, and only a block
+    without these bytes is believed to have nothing else.
     """
 
     boring: bytes = b""
+    sign: bytes = b""
     keep: tuple[tuple[bytes, bytes], ...] = ()
     seek: tuple[tuple[bytes, bytes], ...] = ()
     strange: bytes = b""
@@ -319,15 +331,12 @@ class Prefilter:
             return enumerate(rows)
         if not self.boring:
             return self._found(self.needles, block, end)
-        alone = self._all_boring(block, 0, end, lines)
+        alone = block.count(self.boring, 0, end) == lines and all(block.find(c, 0, end) < 0 for c in self.strange)
         pairs = (*self.keep, *self.seek) if watch or not alone else self.keep
         there = {rare for rare in {rare for rare, _ in pairs} if block.find(rare, 0, end) >= 0}
         words = [w for rare, w in pairs if rare in there and block.find(w, 0, end) >= 0]
         found = self._found(words, block, end) if words else ()
         return found if alone else sorted({*self._not_boring(block, end), *found})
-
-    def _all_boring(self, block: bytearray, start: int, end: int, lines: int) -> bool:
-        return block.count(self.boring, start, end) == lines and all(block.find(c, start, end) < 0 for c in self.strange)
 
     def _not_boring(self, block: bytearray, end: int) -> Iterator[tuple[int, bytes]]:
         # Most of such a block is boring, too, and splitting it into lines is dear: only a stretch that is not is split.
@@ -335,11 +344,13 @@ class Prefilter:
         while start < end:
             near = min(start + STRETCH, end)
             stop = block.rfind(b"\n", start, near) + 1 or block.find(b"\n", near, end) + 1
-            lines = block.count(b"\n", start, stop)
-            if not self._all_boring(block, start, stop, lines):
-                for i, row in enumerate(bytes(block[start:stop]).split(b"\n"), offset):
-                    if row and self.boring not in row:
-                        yield i, row
+            stretch = bytes(block[start:stop])
+            # One sign in every line, and one in every boring word: if they are as many, there is a word in every line.
+            signs = stretch.translate(None, _all_but(self.sign + b"\n")) if self.sign else b""
+            lines = stretch.count(b"\n")
+            if signs != (self.sign + b"\n") * lines or stretch.count(self.boring) != lines:
+                rows = enumerate(stretch.split(b"\n"), offset)
+                yield from ((i, row) for i, row in rows if row and self.boring not in row)
             start, offset = stop, offset + lines
 
     @staticmethod
@@ -375,8 +386,13 @@ class LineSource:
         self.last_unterminated: int | None = None
         self.lines = 0
         self.size = 0
+        #: Size of one read (bytes).
+        self.chunk = CHUNK
         #: Set by a reader of `blocks` that counts the newlines of each block itself, more cheaply than by a second pass.
         self.newlines: int | None = None
+        #: Set by a reader of `blocks` that wants so many bytes at the end of the block, whole lines, again with what follows
+        #: them (`newlines` are those before them). If they come alone, nothing follows that could be waited for.
+        self.again = 0
 
     def _note(self, sentence: str, damaged: bool = True) -> None:
         if len(self.problems) < 20:
@@ -387,9 +403,9 @@ class LineSource:
         return self.path.open("rb", buffering=0)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the file as UTF-8 bytes, in pieces of about `CHUNK`."""
+        """Yield the file as UTF-8 bytes, in pieces of about `chunk`."""
         with self._open() as handle:
-            head = handle.read(CHUNK) or b""
+            head = handle.read(self.chunk) or b""
             self.size = len(head)
             if head.startswith(b"\x1f\x8b"):
                 self._note("the file is compressed (gzip): decompress it first")
@@ -410,7 +426,7 @@ class LineSource:
                     holes += 1
                     data = data.replace(b"\0", HOLE)
                 yield data
-                data = handle.read(CHUNK) or b""
+                data = handle.read(self.chunk) or b""
                 self.size += len(data)
             if decoder is not None and (rest := decoder.decode(b"", final=True)):
                 yield rest.encode("utf-8", "replace")
@@ -421,25 +437,29 @@ class LineSource:
         The last block has no final newline if the file has none. A line longer than `limit` is cut here, and pieces
         of an endless progress bar line come as blocks flagged False (same line goes on in the next block).
         """
+        bytes(KEPT)
         first = 1
-        tail = b""
+        tail = again = b""
         skipping = False
-        for chunk in self.chunks():
+        for chunk in itertools.chain(self.chunks(), (b"",)):
             if skipping:
                 cut = chunk.find(b"\n")
                 if cut < 0:
                     continue
                 chunk = chunk[cut:]
                 skipping = False
-            data = tail + chunk if tail else chunk
-            end = data.rfind(b"\n")
-            if end >= 0:
-                block = data[: end + 1]
+            end = chunk.rfind(b"\n") + 1
+            if end or again:
+                with memoryview(chunk) as view:
+                    block = b"".join((again, tail, view[:end])) if end else again
                 yield first, block, True
-                first += block.count(b"\n") if self.newlines is None else self.newlines
-                tail = data[end + 1 :]
-            else:
-                tail = data
+                first += block.count(b"\n", 0, len(block) - self.again) if self.newlines is None else self.newlines
+                again, self.again = block[len(block) - self.again :], 0
+            tail = chunk[end:] if end else tail + chunk
+            if again and len(tail) > self.limit:
+                yield first, again, True
+                first += again.count(b"\n")
+                again = b""
             if len(tail) > self.limit:
                 bar = tail.rfind(b"\r")
                 if bar >= 0:

@@ -6,8 +6,9 @@ two words of a row are the entity (`GPU 5`, `GPU-I 3`, `Switch 1`). `N/A` is cou
 
 Verdict: `fail` if the last-Xid column changed to a hardware Xid during the record (a value that stood there from the
 first sample is older, and 0 does not prove that there was none); `unknown` if nothing proves that the record is whole
-(`dmon was stopped due to receiving a signal.` or `whole`), rows are damaged, cells are N/A, or an entity has fewer
-samples than another; `pass` if the record is whole and every cell was read. Temperatures are for judging.
+(`dmon was stopped due to receiving a signal.` or `whole`), rows are damaged or stand before any header, cells are N/A,
+or an entity has fewer samples than another; `pass` if the record is whole and every cell was read. Temperatures are for
+judging.
 
 data: `fields`: {name: unit|null}, `entities`: {"GPU 5": {"TMPTR": {"n", "na", "min", "max", "mean", "last", "max_line"
 (of TMPTR)}}}, `samples` (rows), `damaged_rows`, `stopped`: bool.
@@ -18,24 +19,34 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from burnin.parsers.common import LineSource, Prefix, number, signal
 from burnin.parsers.dmesg import NO_VERDICT_XIDS
 from burnin.parsers.hosted import HostedParser
 from burnin.parsers.reading import Reading, Signal
 
+if TYPE_CHECKING:
+    from burnin.parsers import columns
+
 MOST_ENTITIES = 4096
 MOST_FIELDS = 64
-#: Bytes that are added up at once.
-PIECE = 256 * 1024
-#: Texts whose number is remembered.
-MOST_KNOWN = 100_000
+#: A read of this many times the usual size has enough rows for numpy to be worth its calls.
+CHUNKS = 8
+#: Fewer bytes than this are no stack.
+FEW = 2048
+#: Lines that are read one by one where no stack begins, before one is looked for again.
+PATIENCE = 64
 
 _ENTITY = re.compile(r"(GPU|GPU-I|GPU-CI|Switch|CPU|Core|Link|ConnectX)$")
 _HEADER = re.compile(r"#\s*Entity\b")
 _STOPPED = re.compile(r"dmon was stopped due to receiving a signal")
 _BLANK = frozenset({"N/A", "[N/A]", "n/a", "-", "ERR!"})
+_BLANK_BYTES = frozenset(word.encode() for word in _BLANK)
+_PLAIN = re.compile(rb"[ -~]+\n[ -~]+\n")
+#: Sums do not depend on how many samples are added at once.
+_SUM = Context(prec=60)
 
 
 @dataclass(slots=True)
@@ -44,7 +55,7 @@ class _Series:
     na: int = 0
     low: float = 0.0
     high: float = 0.0
-    total: float = 0.0
+    total: Decimal = Decimal(0)
     last: float | None = None
     high_line: int = 0
     na_line: int = 0
@@ -56,8 +67,29 @@ class _Series:
         if self.n == 0 or value > self.high:
             self.high, self.high_line = value, line
         self.n += 1
-        self.total += value
+        self.total = _SUM.add(self.total, Decimal(repr(value)))
         self.last = value
+
+    def add_all(self, some: columns.Samples, decimals: int) -> bool:
+        """Take the samples of a stack; return whether one of them is the highest so far."""
+        self.na += some.missing
+        if not some.n:
+            return False
+        scale = 10**decimals
+        low, high = some.low / scale, some.high / scale
+        if self.n == 0 or low < self.low:
+            self.low = low
+        higher = self.n == 0 or high > self.high
+        if higher:
+            self.high = high
+        self.n += some.n
+        self.total = _SUM.add(self.total, Decimal(some.total).scaleb(-decimals))
+        self.last = some.last / scale
+        return higher
+
+    def mean(self) -> float:
+        """Return the mean of the samples as printed."""
+        return round(float(_SUM.divide(self.total, Decimal(self.n))), 6)
 
 
 class Parser(HostedParser):
@@ -80,7 +112,8 @@ class Parser(HostedParser):
         self.bad = False
         self.recognised = False
         self.expect_units = False
-        self.known: dict[bytes, float] = {}
+        self.headless = False
+        self.header = b""  # of two lines, as it stood in the file
 
     # ------------------------------------------------------------------------------------------------------ lines
 
@@ -102,6 +135,9 @@ class Parser(HostedParser):
             self.stopped = True
             return []
         words = stripped.split()
+        if not self.names and not self.headless and len(words) > 2 and _ENTITY.match(words[0]) and words[1].isdigit():
+            self.headless = True
+            self.note(f"line {number_}: a row before any header: the beginning of the record is missing", damage=True)
         if not self.names or len(words) < 2 or not _ENTITY.match(words[0]) or not words[1].isdigit():
             if self.names and self.recognised and stripped[0].isalpha() and words[0] not in ("ID",):
                 if _ENTITY.match(words[0]):
@@ -193,129 +229,94 @@ class Parser(HostedParser):
     # ------------------------------------------------------------------------------------------------------ speed
 
     def scan(self, source: LineSource) -> None:
-        """Read a file piece by piece; pieces in which every row fits are added up without looking at single lines."""
+        """Read a file with the result of line by line, but stacks of rows of one form at once (see `columns`)."""
+        source.chunk *= CHUNKS
+        fast = False
+        waiting = 0
         for first, block, whole in source.blocks():
-            at = 0
+            # Small files do without: loading numpy takes longer than reading them.
+            fast |= len(block) > source.chunk // 2
+            more, waiting = len(block) != waiting and block.endswith(b"\n"), 0
+            at = lines = 0
             while at < len(block):
-                # Small pieces, because their words stay in the processor's cache while they are added up.
-                end = block.rfind(b"\n", at, at + PIECE) + 1
-                if whole and end and self._steady(block[at : at + 40]):
-                    newlines = block.count(b"\n", at, end)
-                    if self._block(first, block[at:end]):
-                        at, first = end, first + newlines
-                        continue
-                # Line by line until a row of a known entity begins a piece again.
-                for _ in range(64):
-                    end = block.find(b"\n", at)
-                    end = end if end >= 0 else len(block)
-                    for n, text in source._pieces(first, block[at:end]):
-                        self.feed(n, text)
-                    at, first = end + 1, first + 1
-                    if at >= len(block) or self._steady(block[at : at + 40]):
+                size = count = 0
+                if fast and whole:
+                    head, length, end = self._unit(block, at)
+                    units = (end - at) // length if length > 0 else 0
+                    if more and units < 2 and end == len(block) and end - at < source.chunk // 4:
+                        waiting = source.again = end - at  # perhaps the beginning of a stack
                         break
+                    size, count = self._stack(first + lines, block, at, units, length, head)
+                if not size:
+                    size, count = self._rows(source, first + lines, block, at)
+                at, lines = at + size, lines + count
+            source.newlines = lines
 
-    def _steady(self, start: bytes) -> bool:
-        """Say whether a line begins a row of an entity that was seen more than once, so that all of them are known."""
-        words = start.split(None, 2)
-        if len(words) < 2 or not self.names:
-            return False
-        series = self.entities.get(f"{words[0].decode('latin-1')} {words[1].decode('latin-1')}")
-        return series is not None and all(s.n + s.na > 1 for s in series.values())
+    def _rows(self, source: LineSource, first: int, block: bytes, at: int) -> tuple[int, int]:
+        """Take `PATIENCE` lines, or those before a comment; return (bytes, lines) taken."""
+        start, lines = at, 0
+        while at < len(block) and lines < PATIENCE and (not lines or not block.startswith(b"#", at)):
+            end = block.find(b"\n", at)
+            end = end if end >= 0 else len(block)
+            for number_, text in source._pieces(first + lines, block[at:end]):
+                self.feed(number_, text)
+            if self.expect_units and block.startswith(b"#", at):
+                header = block[at : block.find(b"\n", end + 1) + 1]
+                self.header = header if _PLAIN.fullmatch(header) else b""
+            at, lines = end + 1, lines + 1
+        return at - start, lines
 
-    def _block(self, first: int, block: bytes) -> bool:
-        """Add a piece whose rows are in an unchanging order of entities; return False if it is not so simple."""
-        left: list[bytes] = []
-        # A header that the block's edge cuts in two goes line by line.
-        last = block.rfind(b"\n", 0, len(block) - 1) + 1
-        if block[last : last + 1] == b"#":
-            block, left = block[:last], [block[last:].rstrip(b"\n")]
-        if not self.names or b"\r" in block or b"\x1b" in block or not block.isascii() or not block.endswith(b"\n"):
+    def _unit(self, block: bytes, at: int) -> tuple[int, int, int]:
+        """Return what may be repeated from a line on: (bytes of its head, its bytes, where its repetition ends at the latest).
+
+        That is the known header and what follows it up to the same header, or else one sample of all entities.
+        """
+        from burnin.parsers import columns
+
+        if self.expect_units or not self.names or len(set(self.names)) < len(self.names):
+            return 0, 0, at
+        if not block.startswith(b"#", at):
+            end = block.find(b"#", at)
+            end = end if end >= 0 else len(block)
+            return 0, columns.period(block, at, end), end
+        head = len(self.header)
+        if not self.header.startswith(block[at : at + head] or b"#"):  # the block may end within the header
+            return 0, 0, at
+        return head, block.find(self.header, at + head) - at, len(block)
+
+    def _stack(self, first: int, block: bytes, at: int, units: int, length: int, head: int) -> tuple[int, int]:
+        """Take a stack of at most `units` from line `first` on; return (bytes, lines) taken, (0, 0) if there is none."""
+        from burnin.parsers import columns
+
+        while units > 1 and units * length >= FEW:
+            stack = columns.read(block, at, units, length, head, len(self.names), _BLANK_BYTES)
+            if stack is not None and self._take(first, stack, 2 if head else 0):
+                return units * length, stack.line(0, stack.samples, 0) + (2 * units if head else 0)
+            units //= 2  # something in it is odd: perhaps not in its first half
+        return 0, 0
+
+    def _take(self, first: int, stack: columns.Stack, head: int) -> bool:
+        """Add a stack of which every unit begins with `head` lines of header; return False if it is not so simple."""
+        host = [self.host] if self.host else []
+        keys = [" ".join([*host, *filter(None, one.decode("latin-1").split(" "))]) for one in stack.entities]
+        series = [self.entities.get(key, {}) for key in keys]
+        if len(set(keys)) < len(keys) or not all(name in one for one in series for name in self.names):
             return False
-        rest = block
-        at = block.find(b"#")
-        headers: tuple[bytes, ...] = ()
-        if at >= 0:
-            end = block.find(b"\n", block.find(b"\n", at) + 1) + 1
-            if end <= 0 or (at and block[at - 1 : at] != b"\n"):
+        for name, (decimals, samples) in zip(self.names, stack.columns, strict=True):
+            if name == "XIDER" and not all(
+                some.low == some.high and some.low / 10**decimals == one[name].last and not some.missing
+                for one, some in zip(series, samples, strict=True)
+            ):
                 return False
-            header = block[at:end]
-            if header.split(b"\n")[0].decode().lstrip("#").split()[1:] != self.names:
-                return False
-            rest = block.replace(header, b"")
-            headers = (header,)
-        words = rest.split()
-        width = len(self.names) + 2
-        rows, odd = divmod(len(words), width)
-        if odd or not rows or rest.count(b"\n") != rows:
-            return False
-        kinds, idents = words[0::width], words[1::width]
-        period = 1
-        while period < rows and period <= 64 and (kinds[period], idents[period]) != (kinds[0], idents[0]):
-            period += 1
-        for g in range(period):
-            if len(set(kinds[g::period])) > 1 or len(set(idents[g::period])) > 1:
-                return False
-        keys = [f"{kinds[g].decode()} {idents[g].decode()}" for g in range(min(period, rows))]
-        if any(key not in self.entities for key in keys) or len(set(keys)) != len(keys):
-            return False
-        columns: list[tuple[str, str, list[float], int]] = []
-        for c, name in enumerate(self.names):
-            values = self._numbers(words[2 + c :: width])
-            if values is None:
-                return False
-            for g, key in enumerate(keys):
-                mine = values[g::period]
-                if name == "XIDER":
-                    before = self.entities[key].get(name)
-                    if before is None or not before.n or mine.count(before.last or 0.0) != len(mine):
-                        return False
-                columns.append((key, name, mine, g))
-        for key, name, mine, g in columns:
-            one = self.entities[key].get(name)
-            if one is None:
-                one = self.entities[key][name] = _Series()
-            low, high = min(mine), max(mine)
-            if one.n == 0 or low < one.low:
-                one.low = low
-            if one.n == 0 or high > one.high:
-                one.high = high
-                one.high_line = first + self._line_in(block, headers, mine.index(high) * period + g)
-            one.n += len(mine)
-            one.total += sum(mine)
-            one.last = mine[-1]
-        self.rows += rows
-        for raw in left:
-            self.feed(first + block.count(b"\n"), raw.decode())
+        for name, (decimals, samples) in zip(self.names, stack.columns, strict=True):
+            for i, some in enumerate(samples):
+                one = series[i][name]
+                if some.missing:
+                    one.na_line = one.na_line or first + stack.line(i, some.missing_at, head)
+                if one.add_all(some, decimals):
+                    one.high_line = first + stack.line(i, some.high_at, head)
+        self.rows += stack.samples * len(keys)
         return True
-
-    def _numbers(self, cells: list[bytes]) -> list[float] | None:
-        """Return the numbers of a column, or None if one cell is none. Values repeat, so each text is read once."""
-        known = self.known
-        try:
-            return list(map(known.__getitem__, cells))
-        except KeyError:
-            if len(known) > MOST_KNOWN:
-                known.clear()
-        for text in set(cells).difference(known):
-            value = number(text.decode())
-            if value is None or not math.isfinite(value):
-                return None
-            known[text] = value
-        return list(map(known.__getitem__, cells))
-
-    @staticmethod
-    def _line_in(block: bytes, headers: tuple[bytes, ...], row: int) -> int:
-        """Return how many lines of the block stand before its data row number `row`."""
-        if not headers:
-            return row
-        lines = 0
-        for part in block.split(headers[0]):
-            n = part.count(b"\n")
-            if row < n:
-                return lines + row
-            row -= n
-            lines += n + 2
-        return lines
 
     # ----------------------------------------------------------------------------------------------------- result
 
@@ -332,7 +333,7 @@ class Parser(HostedParser):
                 unread += one.na
                 fields: dict[str, Any] = {"n": one.n, "na": one.na}
                 if one.n:
-                    fields.update(min=one.low, max=one.high, mean=round(one.total / one.n, 6), last=one.last)
+                    fields.update(min=one.low, max=one.high, mean=one.mean(), last=one.last)
                     if name == "TMPTR":
                         fields["max_line"] = one.high_line
                 entry[name] = fields
@@ -378,7 +379,7 @@ class Parser(HostedParser):
                     signal("unreadable", one.na_line, f"{key} {name} N/A", pre, gpu=gpu, detail={"what": name})
                 )
                 continue
-            mean = round(one.total / one.n, 6)
+            mean = one.mean()
             value = one.high if kind == "gpu_temperature" else mean
             self.found.add(
                 signal(kind, one.high_line, f"{key} {name} min {one.low:g} mean {mean:.1f} max {one.high:g}", pre,

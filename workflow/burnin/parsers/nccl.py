@@ -294,6 +294,7 @@ class Parser:
     line_limit: ClassVar[int] = 16 << 20  # a JSON document may be one line
     candidates: ClassVar[Prefilter] = Prefilter(
         boring=b" NCCL INFO ",
+        sign=b"F",
         keep=(
             (b"W", b"WARN"),
             (b"S", b"/Socket"),
