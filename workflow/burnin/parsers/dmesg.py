@@ -324,11 +324,35 @@ class _Host:
 
 #: So many lines at the end of a block are looked at: a boot may begin with the last one.
 FOOT = 8
+_SECONDS = rb"(\[ *\d+\.\d{6}\]) [^\n]*"
+_THREE = re.compile(_SECONDS + rb"\n" + _SECONDS + rb"\n" + _SECONDS)
+
+
+def _last_lines(block: bytes, end: int, count: int) -> int:
+    """Return where the last lines before an offset begin, without splitting the whole block."""
+    at = end
+    for _ in range(count):
+        at = block.rfind(b"\n", 0, at)
+        if at < 0:
+            break
+    return at + 1
+
+
+def _in_order(block: bytes, end: int) -> bool:
+    """Say whether the last three lines begin with seconds since boot, none with less than the one before it."""
+    m = _THREE.match(block, _last_lines(block, end, 3), end)
+    # Of one length, they are in the order of their texts.
+    return m is not None and len(m[1]) == len(m[2]) == len(m[3]) and m[1] <= m[2] <= m[3]
+
+
+def _parse(raw: bytes, year: int = 2000) -> tuple[str, Prefix, Stamp, bool]:
+    body, prefix = peel(clean(raw.decode("utf-8", "replace")))
+    return body, prefix, *strip(body, year)[1:]
 
 
 def _stamped(raw: bytes) -> bool:
     """Say whether a line has a time stamp."""
-    return strip(peel(clean(raw.decode("utf-8", "replace")))[0])[1].value is not None
+    return _parse(raw)[2].value is not None
 
 
 class Parser(HostedParser):
@@ -357,9 +381,9 @@ class Parser(HostedParser):
         """Read a file with the result of line by line, though of most blocks few lines are looked at.
 
         These are the lines that may be events, those with bytes that are no text, the beginning of a boot, and the last
-        ones of a block. The first block, the last one and all in which such a line is another host's are read in full. So two
-        things may be missed, if they begin and end within a block (`CHUNK`) and no event is among them: a clock that is
-        set back, and the log of another host.
+        ones of a block. The first block, the last one and all in which such a line is another host's are read in full.
+        So two things may be missed, if no event is among them: a clock that is set back, but not before the end of the
+        block (`CHUNK`) before, and the log of another host that begins and ends within a block.
         """
         held: tuple[int, bytes, list[bytes]] | None = None
         for first, block, whole in source.blocks():
@@ -376,36 +400,50 @@ class Parser(HostedParser):
 
     def _block(self, source: LineSource, first: int, block: bytes, short: list[bytes], full: bool) -> None:
         end = len(block) - block.endswith(b"\n")
-        foot = block[block.rfind(b"\n", 0, end) + 1 : end]
-        full |= not self._steady(block, foot)
-        if not full and self.plain.issuperset(short):
-            last = block[:end].rsplit(b"\n", FOOT)[-FOOT:]
+        foot = None if full else self._foot(block, end)
+        if foot is not None and self.plain.issuperset(short):
+            number = first + len(short) - 2
+            if _in_order(block, end):
+                body, name, stamp, kernel = foot
+                if kernel:  # all that this line can say is what time it is
+                    self._time(number, name, self.hosts[name], stamp, body)
+                return
+            last = block[_last_lines(block, end, FOOT) : end].split(b"\n")
             for index in self._with_before(last, len(last) - 1):
-                self._give(source, first + len(short) - 1 - len(last) + index, last[index])
+                self._give(source, number + 1 - len(last) + index, last[index])
             return
         lines = block[:end].split(b"\n")
         wanted = set(range(len(lines)))
-        marked = [] if full else self._wanted(short)
-        if not full and self._same_host(lines[i] for i in marked):
+        marked = [] if foot is None else self._wanted(short)
+        if foot is not None and self._same_host(lines[i] for i in marked):
             wanted = set().union(*(self._with_before(lines, i) for i in [*marked, len(lines) - 1]))
         for index in sorted(wanted):
             self._give(source, first + index, lines[index])
 
-    def _steady(self, block: bytes, foot: bytes) -> bool:
-        """Say whether a block goes on with the one host's log that was seen so far, in lines of ordinary length."""
-        if not self._same_host([foot]) or not _stamped(foot):
-            return False
+    def _foot(self, block: bytes, end: int) -> tuple[str, str | None, Stamp, bool] | None:
+        """Return body, host and stamp of a block's last line, and whether it is the kernel's.
+
+        None if the block does not go on with the one host's log that was seen so far, in lines of ordinary length.
+        """
+        body, prefix, stamp, kernel = _parse(block[block.rfind(b"\n", 0, end) + 1 : end], self.year)
+        name, known = prefix.host or self.host or stamp.host, self._known()
+        if not known or stamp.value is None or (kernel and name not in known) or (prefix.host and not self.several):
+            return None
         step = LINE_LIMIT // 2  # a longer line spans one of these without a newline
-        return all(block.find(b"\n", at, at + step) >= 0 for at in range(0, len(block) - step, step))
+        if any(block.find(b"\n", at, at + step) < 0 for at in range(0, len(block) - step, step)):
+            return None
+        return body, name, stamp, kernel
+
+    def _known(self) -> set[str | None]:
+        """Return the host that was heard, if there was only one so far."""
+        known = {name for name, host in self.hosts.items() if host.first is not None}
+        return known if len(known) == 1 else set()
 
     def _same_host(self, lines: Iterable[bytes]) -> bool:
-        """Say whether only one host was heard so far, and these lines are its, too."""
-        known = {name for name, host in self.hosts.items() if host.first is not None}
-        if len(known) != 1:
-            return False
+        """Say whether these lines are of the only host that was heard so far."""
+        known = self._known()
         for raw in lines:
-            body, prefix = peel(clean(raw.decode("utf-8", "replace")))
-            _, stamp, kernel = strip(body)
+            _, prefix, stamp, kernel = _parse(raw)
             if kernel and (prefix.host or self.host or stamp.host) not in known:
                 return False
         return True
