@@ -245,6 +245,21 @@ def test_a_command_that_cannot_start_anywhere_is_the_configuration() -> None:
         assert "failed" not in gate["outcome"].values() and gate["stopped"] is not None
 
 
+def test_who_ended_before_an_iteration_is_not_free_of_what_a_node_shows() -> None:
+    """One node runs out of memory and the other two say nothing of it: it may be the recipe, so nobody is dropped."""
+    oom = {"signals": [seen("oom_gpu", rank=0)], "state": "stopped", "reason": "oom_gpu", "iterations": []}
+    silent = {
+        "state": "casualty",
+        "casualty": {"state": "CANCELLED", "lost": [], "text": "x", "job_id": "1"},
+        "iterations": [],
+    }
+    nodes = [("n000",), ("n001",), ("n002",)]
+    gate = gate_of("single", nodes, {("nccl", "n000"): oom, ("nccl", "n001"): silent, ("nccl", "n002"): silent})
+    assert "failed" not in gate["outcome"].values() and gate["stopped"]["kind"] == "oom_all_nodes"
+    gate = gate_of("single", nodes, {("nccl", "n000"): oom})
+    assert gate["outcome"]["n000"] == "failed" and gate["stopped"] is None, "the others ran and are free of it"
+
+
 def test_a_run_that_was_stopped_early_never_passes() -> None:
     stopped = {"state": "stopped", "reason": "xid: something the gate does not find again"}
     alone = gate_of("single", [("n000",), ("n001",), ("n002",)], {("nccl", "n000"): stopped})

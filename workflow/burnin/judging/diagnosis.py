@@ -159,15 +159,15 @@ def configuration(runs: Sequence[Run], plan: Mapping[str, Any], context: Context
     """Decide of what looks like configuration whether it is one node's or the campaign's."""
     for workload in dict.fromkeys(r.workload for r in runs):
         mine = [r for r in runs if r.workload == workload and r.result["state"] != "skipped"]
-        # a run that never began says nothing of what the others show
-        everybody = {n for r in mine for n in r.nodes if r.cause != "not_started"}
+        # a run that never began, or ended before its first iteration did, is not free of what the others show
+        free = {n for r in mine for n in r.nodes if any(i["verdict"] == "pass" for i in r.result["iterations"])}
         for fault in dict.fromkeys(f["fault"] for r in mine for f in r.findings if f["scope"] == "config"):
             touched: set[str] = set()
             for run in mine:
                 for item in run.findings:
                     if item["scope"] == "config" and item["fault"] == fault:
                         touched |= {item["node"]} if item["node"] else set(run.nodes)
-            if plan["step"] != "resume" and not nobodys(fault) and len(touched) * 2 < len(everybody):
+            if plan["step"] != "resume" and not nobodys(fault) and len(touched) * 2 < len(touched | free):
                 for run in mine:
                     _narrow(run, fault)
         # groups that were put together to find a fault show it alike because that is what they are for
