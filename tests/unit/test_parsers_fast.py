@@ -192,6 +192,8 @@ def damaged(data: bytes, how: str, rng: random.Random) -> bytes:
     st.booleans(),
     st.sampled_from([None, None, "burn09"]),
 )
+@example(996752268, 155, 0.0, 3000, "bytes", True, "burn09")  # a carriage return before N/A
+@example(450941312, 152, 0.001, 3000, "bytes", True, "burn09")  # a carriage return within a header
 def test_a_dmon_record_in_stacks(
     seed: int, samples: int, odd: float, chunk: int, how: str, ended: bool, host: str | None
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_dmon_record_in_stacks(
         patch.setattr("burnin.parsers.common.CHUNK", chunk)
         patch.setattr("burnin.parsers.dcgmi_dmon.FEW", 200)
         patch.setattr("burnin.parsers.dcgmi_dmon.PATIENCE", 1 + seed % 20)
+        patch.setattr("burnin.parsers.dcgmi_dmon.MOST_PATIENCE", 30)
         fast = parsers.read_bytes("dcgmi-dmon", data, strict=True, host=host)
         patch.delattr("burnin.parsers.dcgmi_dmon.Parser.scan")
         expected = parsers.read_bytes("dcgmi-dmon", data, strict=True, host=host)

@@ -36,8 +36,9 @@ MOST_FIELDS = 64
 CHUNKS = 8
 #: Fewer bytes than this are no stack.
 FEW = 2048
-#: Lines that are read one by one where no stack begins, before one is looked for again.
+#: Lines that are read one by one where no stack begins, before one is looked for again: at first, and after many failures.
 PATIENCE = 64
+MOST_PATIENCE = 1 << 14
 
 _ENTITY = re.compile(r"(GPU|GPU-I|GPU-CI|Switch|CPU|Core|Link|ConnectX)$")
 _HEADER = re.compile(r"#\s*Entity\b")
@@ -113,7 +114,7 @@ class Parser(HostedParser):
         self.recognised = False
         self.expect_units = False
         self.headless = False
-        self.header = b""  # of two lines, as it stood in the file
+        self.header = b""  # the last one, two lines as they stood in the file; empty if it did not stand there so
 
     # ------------------------------------------------------------------------------------------------------ lines
 
@@ -150,6 +151,7 @@ class Parser(HostedParser):
     def _header(self, body: str, stripped: str) -> None:
         names = stripped.lstrip("#").split()[1:]
         self.expect_units = True
+        self.header = b""
         if not names or len(names) > MOST_FIELDS:
             return
         self.recognised = True
@@ -232,7 +234,7 @@ class Parser(HostedParser):
         """Read a file with the result of line by line, but stacks of rows of one form at once (see `columns`)."""
         source.chunk *= CHUNKS
         fast = False
-        waiting = 0
+        waiting, patience = 0, PATIENCE
         for first, block, whole in source.blocks():
             # Small files do without: loading numpy takes longer than reading them.
             fast |= len(block) > source.chunk // 2
@@ -247,15 +249,18 @@ class Parser(HostedParser):
                         waiting = source.again = end - at  # perhaps the beginning of a stack
                         break
                     size, count = self._stack(first + lines, block, at, units, length, head)
-                if not size:
-                    size, count = self._rows(source, first + lines, block, at)
+                if size:
+                    patience = PATIENCE
+                else:
+                    size, count = self._rows(source, first + lines, block, at, patience)
+                    patience = min(2 * patience, MOST_PATIENCE)
                 at, lines = at + size, lines + count
             source.newlines = lines
 
-    def _rows(self, source: LineSource, first: int, block: bytes, at: int) -> tuple[int, int]:
-        """Take `PATIENCE` lines, or those before a comment; return (bytes, lines) taken."""
+    def _rows(self, source: LineSource, first: int, block: bytes, at: int, most: int) -> tuple[int, int]:
+        """Take some lines, no more than those before a comment if they are few; return (bytes, lines) taken."""
         start, lines = at, 0
-        while at < len(block) and lines < PATIENCE and (not lines or not block.startswith(b"#", at)):
+        while at < len(block) and lines < most and not (0 < lines < PATIENCE and block.startswith(b"#", at)):
             end = block.find(b"\n", at)
             end = end if end >= 0 else len(block)
             for number_, text in source._pieces(first + lines, block[at:end]):
@@ -304,7 +309,7 @@ class Parser(HostedParser):
             return False
         for name, (decimals, samples) in zip(self.names, stack.columns, strict=True):
             if name == "XIDER" and not all(
-                some.low == some.high and some.low / 10**decimals == one[name].last and not some.missing
+                not some.n or (some.low == some.high and some.low / 10**decimals == one[name].last and not some.missing)
                 for one, some in zip(series, samples, strict=True)
             ):
                 return False
