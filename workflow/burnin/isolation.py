@@ -641,7 +641,7 @@ def _path_tests(case: Case, near: set[str], company: set[str], bench: _Bench) ->
     bench.free = [n for n in bench.free if n not in ends]
     wanted = [w for w in _two_groups(parts) if any(set(p) <= set(w) for p in case.pairs)]
     idle = [n for n in case.suspects if not any(n in w for w in wanted)]
-    lack = sum(max(0, case.size - len(w)) for w in wanted) - bench.count(last)
+    lack = sum(max(0, case.size - len(w)) for w in wanted) - bench.count(set())
     if len(wanted) > 1 and lack > len(idle):
         wanted, idle = [_one_group(parts)], []
     made: list[Test] = []
