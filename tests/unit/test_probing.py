@@ -13,6 +13,7 @@ from burnin import storage
 from burnin.quotations import Files
 from burnin.runs import journal
 from burnin.runs.probing import ALONE, _folder
+from burnin.runs.settle import Death, record_casualty
 
 from tests.unit.test_runs import World
 
@@ -114,7 +115,8 @@ def test_probes_during_a_run_go_on_over_iterations_and_say_only_what_is_new(tmp_
     assert all(n["signals"] == [] for r in records for n in r["nodes"].values())
 
 
-def test_a_look_that_a_kill_kept_out_of_the_journal_is_taken_in_by_the_next_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dead", [False, True], ids=["the next start", "the head that declares it dead"])
+def test_a_look_that_a_kill_kept_out_of_the_journal_is_taken_in(tmp_path: Path, dead: bool) -> None:
     """Its files may be compressed already, and one may be cut in the middle of the probe."""
     run = world(tmp_path, ALONE + 1, workload="sh -c 'sleep 2; cat hpl.txt'")
     plan = run.campaign.dir / "single/heat0/plan.json"
@@ -136,8 +138,10 @@ def test_a_look_that_a_kill_kept_out_of_the_journal_is_taken_in_by_the_next_star
     part.write_bytes(gzip.decompress(packed.read_bytes()).replace(b"ok", b"nc").partition(b"#@burnin end")[0])
     packed.unlink()
     (folder / ".n03.txt.gz.abcd").write_text("left by a kill in the middle of its writing")
-    result = run.run()
-    assert result["state"] == "complete" and len(result["iterations"]) == 1
+    if dead:
+        record_casualty(run.result, Death("NODE_FAIL", ["n01"], "node down", "17"))
+    result = run.read() if dead else run.run()
+    assert result["state"] == ("casualty" if dead else "complete") and len(result["iterations"]) <= 1
     probes = result["probes"][first]
     assert [n for n, p in probes.items() if p["tools"]] == ["n02"], "a look that is cut is no whole one"
     cut = next(s for s in result["signals"] if s["kind"] == "sensor_warning" and s["when"] == first)
@@ -146,8 +150,8 @@ def test_a_look_that_a_kill_kept_out_of_the_journal_is_taken_in_by_the_next_star
     assert left == {"launch.log", ".n02.part.gz", *(f"{n}.txt.gz" for n in names(ALONE + 1) if n != "n02")} | {
         f"once-{n}.txt.gz" for n in ONCE
     }
-    types = [r["type"] for r in run.records()]
-    assert types.index("job", types.index("job") + 1) > types.index("probe", types.index("probe") + 1), "the old job's"
+    types = [r["type"] for r in run.records() if r["type"] in ("job", "probe")]
+    assert types[:3] == ["job", "probe", "probe"] and types.count("job") == 1 + (not dead), "it is the old job's"
     site = next(r["site"] for r in run.records() if r.get("when") == first)
     assert all(entry["value"] is None and "before this probe was read" in entry["trouble"] for entry in site.values())
 

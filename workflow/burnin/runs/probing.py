@@ -4,7 +4,7 @@
 The files are read as soon as the launch has ended, by several processes where there are many nodes, while the run goes on
 watching its workload. A file that was read is kept compressed (`burnin.storage.read_raw` opens it by its own name). One that
 is not to be kept is removed when what it said is durable in the journal (`discard`), not before: a look that was cut in
-between is taken in by the next start (`Probe` with `launched=False`, `unrecorded`).
+between is taken in by the next start, or by the head if there is none (`take_in`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from burnin import parsers, preflight, storage
 from burnin.parsers.common import NUMBER, finite, number
 from burnin.runs import launching
 from burnin.runs.evaluate import missing_probe, probe_summary, probe_tools, short
+from burnin.runs.journal import Journal
 from burnin.runs.news import Known
 from burnin.runs.spec import RunSpec
 from burnin.runs.stack import Frozen, changed, commands
@@ -77,11 +78,14 @@ class Probe:
         known: Known,
         frozen: Frozen | None = None,
         launched: bool = True,
+        alone: int = ALONE,
     ) -> None:
         """Start it. `known`: what the run's probes have said so far. With `frozen`, the stack is read, too, and held against it.
 
-        With `launched` False nothing is started: an earlier start did, and what it left is read.
+        With `launched` False nothing is started: an earlier start did, and what it left is read. Up to `alone` nodes are
+        read by this process itself.
         """
+        self._alone = alone
         self.spec, self._known, self._frozen = spec, known, frozen
         self.folder = _folder(attempt, name) if launched else attempt / f"probe-{name}"
         # of the many, each goes by the name of its folder: what is removed of one is never another's
@@ -120,7 +124,7 @@ class Probe:
         """Tell whether all nodes are read, and see to it that they will be."""
         if not self._ended():
             return False
-        if not self._reading and len(self.spec.nodes) > ALONE:
+        if not self._reading and len(self.spec.nodes) > self._alone:
             self._begin_reading()
         return all(f.done() for f in self._reading)
 
@@ -147,7 +151,7 @@ class Probe:
                 self._process.wait(timeout=max(0.0, self._limit - (time.time() - self._began)))
             except subprocess.TimeoutExpired:
                 self._ended()
-        if not self._reading and len(self.spec.nodes) > ALONE:
+        if not self._reading and len(self.spec.nodes) > self._alone:
             self._begin_reading()
         found = [r for f in self._reading for r in f.result()] or [read(order) for order in self._orders()]
         if self._readers is not None:
@@ -268,6 +272,29 @@ def _folder(attempt: Path, name: str) -> Path:
         folder = attempt / f"probe-{name}.{again}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def note(book: Journal, probe: Probe, nodes: Mapping[str, Any], known: Known, taken: float) -> None:
+    """Write down what a probe has said at a time (s since 1970); only then may go what is not to be kept of it."""
+    site = probe.site()
+    book.append(
+        {"type": "probe", "time": taken, "when": probe.name, "nodes": dict(nodes), **({"site": site} if site else {})}
+    )
+    known.add(nodes, probe.name, taken)
+    discard(probe.spec.run_dir, book.path.parent, book.records[-1])
+
+
+def take_in(spec: RunSpec, attempt: Path, book: Journal, known: Known, alone: int = ALONE) -> None:
+    """Write down the looks that a start was killed over, and finish removing what is not to be kept.
+
+    Whoever writes the journal now must be the only one: the run started again, or the head that declared its job dead.
+    `alone`: up to so many nodes are read by this process itself; one that has threads must not fork.
+    """
+    for record in [r for r in book.records if r["type"] == "probe"]:
+        discard(spec.run_dir, attempt, record)
+    for name, taken in unrecorded(attempt, book.records):
+        probe = Probe(spec, attempt, name, {}, known, launched=False, alone=alone)
+        note(book, probe, probe.collect(), known, taken)
 
 
 def unrecorded(attempt: Path, records: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:

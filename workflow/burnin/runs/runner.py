@@ -27,7 +27,7 @@ from burnin.judging.signatures import stops_run
 from burnin.runs import attempts, journal, launching, preflight, results, settle, stack
 from burnin.runs.barrier import Barrier
 from burnin.runs.news import Known
-from burnin.runs.probing import DURING, Probe, discard, unrecorded
+from burnin.runs.probing import DURING, Probe, note, take_in
 from burnin.runs.spec import RunSpec, load_spec
 
 POLL_LEAST, POLL_MOST = 0.01, 1.0  # seconds between two looks at a running iteration
@@ -70,7 +70,7 @@ class Runner:
 
     def run(self) -> None:
         """Fill the window, then write the result."""
-        self._take_in()
+        take_in(self.spec, self.folder, self.journal, self.known)  # before this job's own record: it took none of them
         self._note("job", job_id=self.any_job_id, host=socket.gethostname(), pid=os.getpid())
         self._prepare()
         if not self._recorded("probe"):
@@ -252,23 +252,9 @@ class Runner:
         """Start a probe."""
         return Probe(self.spec, self.folder, name, self.environment, self.known, frozen)
 
-    def _note_probe(self, probe: Probe, nodes: Mapping[str, Any], **fields: Any) -> None:
-        """Write down what a probe has said; only then may go what is not to be kept of it."""
-        site = probe.site()
-        self._note("probe", when=probe.name, nodes=nodes, **({"site": site} if site else {}), **fields)
-        self.known.add(nodes, probe.name, self.journal.records[-1]["time"])
-        discard(self.spec.run_dir, self.folder, self.journal.records[-1])
-
-    def _take_in(self) -> None:
-        """Write down the looks that an earlier start was killed over; finish removing what is not to be kept.
-
-        Before this start's own record: such a look belongs to the job that took it.
-        """
-        for record in [r for r in self.journal.records if r["type"] == "probe"]:
-            discard(self.spec.run_dir, self.folder, record)
-        for name, taken in unrecorded(self.folder, self.journal.records):
-            probe = Probe(self.spec, self.folder, name, self.environment, self.known, launched=False)
-            self._note_probe(probe, probe.collect(), time=taken)
+    def _note_probe(self, probe: Probe, nodes: Mapping[str, Any]) -> None:
+        """Write down what a probe has said."""
+        note(self.journal, probe, nodes, self.known, time.time())
 
     def _wait_for_slurm(self, patience: float) -> bool:
         """Pause because nothing could be launched; return False when that has lasted too long, or is no such case."""

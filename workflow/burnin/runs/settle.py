@@ -95,5 +95,19 @@ def record_casualty(result: Path, death: Death) -> None:
     if number is None:
         document = results.empty(spec, "casualty", death.text or death.state, casualty)
     else:
+        _take_in(spec, number)
         document = results.collect(spec, number, casualty)
     results.publish(spec, document)
+
+
+def _take_in(spec: RunSpec, number: int) -> None:
+    """Write down the look at the nodes that the death of the job cut off: it may say why."""
+    from burnin.runs import journal, probing
+    from burnin.runs.news import Known
+
+    folder = attempts.folder(spec, number)
+    book = journal.Journal(folder / "journal.jsonl")
+    try:
+        probing.take_in(spec, folder, book, Known(book.records), alone=len(spec.nodes))
+    finally:
+        book.close()
