@@ -88,7 +88,7 @@ def read(
     cells = np.empty((columns, lines, len(rows)), np.int64)
     decimals = []
     for column, (start, end) in enumerate(spans):
-        numbers = _numbers(rows[..., start:end], lowest[start:end], highest[start:end], words)
+        numbers = _numbers(np.moveaxis(rows[..., start:end], -1, 0), lowest[start:end], highest[start:end], words)
         if numbers is None:
             return None
         cells[column] = numbers[0].T
@@ -116,34 +116,36 @@ def _spans(low: Bytes, high: Bytes) -> list[tuple[int, int]]:
 def _numbers(cells: Bytes, low: Bytes, high: Bytes, words: frozenset[bytes]) -> tuple[Whole, int] | None:
     """Return (whole numbers, decimals) of cells, -1 where one of `words` stands; None if there is any other cell.
 
-    `cells` has any shape, its last axis are the bytes of a cell; `low` and `high` are the least and greatest of each.
+    `cells` has any shape, its first axis are the bytes of a cell; `low` and `high` are the least and greatest of each.
     """
     alike = _alike(cells, low, high, words)
     if alike is not None:
         return alike
     # Cells of several forms, as 99 and 100: each form by itself.
     differ = np.flatnonzero(_CLASS[low] != _CLASS[high]).tolist()
-    form = np.zeros(cells.shape[:-1], np.int64)
-    for column in differ:
-        form = form * 4 + _CLASS[cells[..., column]]
-    forms = np.unique(form)
-    if not 1 < len(forms) <= MOST_FORMS or len(differ) > 31:
+    if not 0 < len(differ) < 32:
         return None
-    parts = []
-    for one in forms:
-        where = form == one
-        part = cells[where]
-        alike = _alike(part, part.min(axis=0), part.max(axis=0), words)
-        if alike is None:
+    flat = np.ascontiguousarray(cells.reshape(len(cells), -1))
+    form = np.zeros(flat.shape[1], np.int64)
+    for place in differ:
+        form = form * 4 + _CLASS[flat[place]]
+    parts: list[tuple[NDArray[np.bool_], Whole, int]] = []
+    left = form
+    while len(left):
+        where = form == left[0]
+        part = np.compress(where, flat, axis=1)  # many times as fast as an index
+        alike = _alike(part, part.min(axis=1), part.max(axis=1), words)
+        if alike is None or len(parts) == MOST_FORMS:
             return None
         parts.append((where, *alike))
+        left = np.compress(left != left[0], left)
     decimals = max(d for _, _, d in parts)
     if any(int(numbers.max()) * 10 ** (decimals - d) >= 10**MOST_DIGITS for _, numbers, d in parts):
         return None
-    out = np.empty(form.shape, np.int64)
+    out = np.empty(len(form), np.int64)
     for where, numbers, d in parts:
-        out[where] = np.where(numbers < 0, -1, numbers.astype(np.int64) * 10 ** (decimals - d))
-    return out, decimals
+        np.place(out, where, np.where(numbers < 0, -1, numbers.astype(np.int64) * 10 ** (decimals - d)))
+    return out.reshape(cells.shape[1:]), decimals
 
 
 def _alike(cells: Bytes, low: Bytes, high: Bytes, words: frozenset[bytes]) -> tuple[Whole, int] | None:
@@ -151,7 +153,7 @@ def _alike(cells: Bytes, low: Bytes, high: Bytes, words: frozenset[bytes]) -> tu
     text = low.tobytes()
     varies = np.flatnonzero(low != high).tolist()
     if not varies and text.strip(b" ") in words:
-        return np.full(cells.shape[:-1], -1, np.int64), 0
+        return np.full(cells.shape[1:], -1, np.int64), 0
     m = _NUMBER.fullmatch(text)
     if m is None or any(not _ZERO <= low[c] <= high[c] <= _NINE for c in varies):
         return None
@@ -160,12 +162,12 @@ def _alike(cells: Bytes, low: Bytes, high: Bytes, words: frozenset[bytes]) -> tu
     if len(digits) > MOST_DIGITS:
         return None
     # Only the digits that are not the same everywhere are looked at; the others are those of the least text.
-    out = np.zeros(cells.shape[:-1], np.int32 if len(digits) < 10 else np.int64)
+    out = np.zeros(cells.shape[1:], np.int32 if len(digits) < 10 else np.int64)
     end = m.end(2) if decimals else m.end(1)
     point = m.end(1) if decimals else end
     for column in varies:
         place = end - 1 - column - (column < point and decimals > 0)
-        out += (cells[..., column] - low[column]) * out.dtype.type(10**place)
+        out += (cells[column] - low[column]) * out.dtype.type(10**place)
     return out + out.dtype.type(int(digits)), decimals
 
 
