@@ -49,6 +49,19 @@ def test_drop_outs_of_a_gate_are_one_message_and_the_step_another(tmp_path: Path
     assert step[:2] == ("step_done", "single is done: 2 nodes passed it")
 
 
+def test_who_is_withdrawn_or_could_not_be_cleared_is_told_too(tmp_path: Path) -> None:
+    found = live.campaign(tmp_path, "dgx[01-04]", 0)
+    gate = live.gate_of(found, found.projection()[0][0])
+    gate["outcome"] |= {"dgx02": "withdrawn", "dgx03": "suspect", "dgx04": "suspect"}
+    gate["withdrawn"] = {"dgx02": "alice: new PSU"}
+    reason = {"workload": "nccl", "size": 1, "reason": "n[3-4]: it comes and goes"}
+    gate["suspects"] = [{**reason, "nodes": [n], "unresolved": n == "dgx03"} for n in ("dgx03", "dgx04")]
+    found.write_gate(gate)
+    drop = next(m for m in told(found) if m[0] == "drop_out")
+    assert drop[2] == ["drop_out:single/heat0:dgx02", "drop_out:single/heat0:dgx03"], "dgx04 is still being tested"
+    assert "withdrawn, and nobody's fault: alice: new PSU" in drop[1] and "it comes and goes" in drop[1]
+
+
 def test_what_was_told_is_not_told_again_and_what_is_new_is(tmp_path: Path) -> None:
     found = failing(tmp_path)
     keys = [k for *_, ks in told(found) for k in ks]

@@ -66,18 +66,25 @@ def stop(stopped: Mapping[str, str], place: str) -> Fact:
 
 
 def _drop_outs(gate: Mapping[str, Any]) -> list[Fact]:
-    """Return who failed at a gate."""
+    """Return who is out since a gate: who failed, who is suspect and could not be cleared, who is withdrawn."""
     place = f"{gate['step']}/heat{gate['heat']}"
+    held = {n: s["reason"] for s in gate["suspects"] if s["unresolved"] for n in s["nodes"]}
     found = []
     for node, outcome in gate["outcome"].items():
-        if outcome != "failed":
+        item: dict[str, Any] = {"node": node, "status": outcome}
+        if outcome == "failed":
+            item["drained"] = gate["drained"].get(node, "")
+            reason = next((f for f in gate["findings"] if f["node"] == node and f["scope"] == "node"), None)
+            if reason:
+                names = ("workload", "part", "fault", "reason", "next_action")
+                item |= {name: reason[name] for name in names} | {"evidence": reason["evidence"][:5]}
+        elif outcome == "withdrawn":
+            item["reason"] = f"withdrawn, and nobody's fault: {gate['withdrawn'].get(node, 'not available')}"
+        elif outcome == "suspect" and node in held:
+            item["reason"] = f"suspect, not cleared: {held[node]}"
+        else:
             continue
-        reason = next((f for f in gate["findings"] if f["node"] == node and f["scope"] == "node"), None)
-        item: dict[str, Any] = {"node": node, "drained": gate["drained"].get(node, "")}
-        if reason:
-            names = ("workload", "part", "fault", "reason", "next_action")
-            item |= {name: reason[name] for name in names} | {"evidence": reason["evidence"][:5]}
-        text = f"{node}: {item.get('reason', 'failed')}"
+        text = f"{node}: {item.get('reason', outcome)}"
         found.append(Fact("drop_out", f"drop_out:{place}:{node}", place, text, item))
     return found
 
