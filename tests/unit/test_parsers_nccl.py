@@ -341,3 +341,10 @@ def test_a_hole_in_the_device_list_is_no_pass(tmp_path: Path) -> None:
     reading = read_text("nccl", "\n".join(lines), tmp_path)
     assert len(lines) == text.count("\n") and reading.verdict == "unknown"
     assert "the device list names 7 of 8 ranks" in str(reading.problems)
+
+
+@pytest.mark.parametrize("name", ["minBytes", "maxBytes"])
+def test_a_damaged_line_of_parameters_is_no_pass(name: str, tmp_path: Path) -> None:
+    text = (DATA / "nccl" / "2.18-allreduce-N0-time-limit.log").read_text()
+    reading = read_text("nccl", text.replace(name, name.replace("B", "x"), 1), tmp_path)
+    assert reading.verdict == "unknown" and "line of parameters is damaged" in str(reading.problems)

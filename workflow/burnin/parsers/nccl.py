@@ -213,6 +213,8 @@ class _Run:
             why.append("the launch is not valid: every process ran alone, or ranks are named twice")
         if self.reduced is not None:
             why.append(f"the largest size was reduced to {self.reduced} bytes for lack of memory")
+        if ("min_bytes" in self.params) != ("max_bytes" in self.params):
+            why.append("the line of parameters is damaged: it names only one end of the sweep")
         if self.bad_rows:
             why.append(f"{self.bad_rows} result rows could not be read")
         if self.row_count and not self.any_busbw:
