@@ -13,7 +13,7 @@ import shlex
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +254,13 @@ def from_file(campaign_dir: Path) -> Config:
 
     Raises FileNotFoundError, or CampaignError if another version of burnin wrote it.
     """
+    seen = (campaign_dir / "config.json").stat()
+    return _stored(campaign_dir, Path.cwd(), (seen.st_ino, seen.st_mtime_ns, seen.st_size))
+
+
+@lru_cache(maxsize=4)
+def _stored(campaign_dir: Path, cwd: Path, seen: tuple[int, int, int]) -> Config:
+    """Return the Config of the file as it was `seen` (a head asks once for each of a thousand runs)."""
     stored = storage.read_json(campaign_dir / "config.json", "stored_config")
     try:
         _check_schema(stored["config"])
