@@ -56,7 +56,7 @@ class Trial:
     """One run of a group in a step. `failed`: None if it told nothing. `pair`: its suspects are ends of a path.
 
     One that passed without suspects tells who may be a partner (one half while the other did not finish).
-    `unproven`: its partners that have passed the step only in smaller groups than it wants now.
+    `unproven`: its partners that have passed the step only in smaller groups.
     """
 
     workload: str
@@ -185,7 +185,7 @@ def cases(trials: Sequence[Trial], out: set[str], gone: set[str], slack: int = 0
         found.append(Case("nodes", fails[0].workload, [fail], left, waits=waits))
     for case in [c for c in found if not c.waits]:
         alone = len(case.suspects) == 1 and len(set.intersection(*(set(f.nodes) for f in case.fails))) == 1
-        case.sure = alone and any(_excludes_others(f, case.suspects[0], passes, slack) for f in case.fails)
+        case.sure = alone and any(_excludes_others(f, case.suspects[0], passes) for f in case.fails)
         if alone and not case.sure:
             case.given_up = (
                 f"failed in {len(case.fails)} groups that have nobody else in common, but the others have only passed in "
@@ -202,9 +202,9 @@ def cases(trials: Sequence[Trial], out: set[str], gone: set[str], slack: int = 0
     return found
 
 
-def _excludes_others(fail: Trial, suspect: str, passes: Sequence[Trial], slack: int) -> bool:
+def _excludes_others(fail: Trial, suspect: str, passes: Sequence[Trial]) -> bool:
     """Tell whether all others of a failed group have passed in one as large, before or after."""
-    large = [set(p.nodes) for p in passes if len(p.nodes) >= len(fail.nodes) - (slack if len(fail.nodes) > 2 else 0)]
+    large = [set(p.nodes) for p in passes if len(p.nodes) >= len(fail.nodes)]
     return {*fail.suspects, *fail.unproven} - {suspect} <= set().union(*large)
 
 

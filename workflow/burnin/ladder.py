@@ -87,7 +87,7 @@ class Isolation:
 class Group:
     """The nodes of one job. `owed` are those it runs for; the others are borrowed: they passed this step already.
 
-    `unproven`: those borrowed that passed it when it was smaller (fewer nodes were in), which says less of them.
+    `unproven`: those borrowed that passed it only in smaller groups (fewer nodes were in), which says less of them.
     """
 
     nodes: tuple[str, ...]
@@ -286,7 +286,7 @@ def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
         groups = _groups(step, roster, owing, owed, standing, config, known)
         if not groups:
             continue
-        groups = [replace(g, unproven=_unproven(g, step.name, _least(step, roster), standing)) for g in groups]
+        groups = [replace(g, unproven=_unproven(g, step.name, standing)) for g in groups]
         return Heat(step.name, standing.heats.get(step.name, 0), tuple(groups), tuple(known))
     return None
 
@@ -296,14 +296,13 @@ def _least(step: Step, roster: Sequence[str]) -> int:
     return len(roster) // 2 if step.name == "halves" else step.size or len(roster)
 
 
-def _unproven(group: Group, step: str, least: int, standing: Standing) -> tuple[str, ...]:
-    """Return who fills a group and has passed the step only in smaller ones than it wants now."""
-    wanted = min(least, len(group.nodes))
+def _unproven(group: Group, step: str, standing: Standing) -> tuple[str, ...]:
+    """Return who fills a group and has passed the step only in smaller ones."""
     borrowed = set(group.nodes) - set(group.owed)
     return tuple(
         n
         for n in group.nodes
-        if n in borrowed and any(standing.passed[n].get((step, w), 0) < wanted for w in group.workloads)
+        if n in borrowed and any(standing.passed[n].get((step, w), 0) < len(group.nodes) for w in group.workloads)
     )
 
 
