@@ -23,6 +23,7 @@ what passed before it, and then failed, has not been cleared by that.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -122,6 +123,11 @@ class Case:
         """Return the size of the groups that can tell."""
         return min(len(f.nodes) for f in self.fails)
 
+    @property
+    def shared(self) -> set[str]:
+        """Return the nodes that were in all of its failed groups."""
+        return set.intersection(*(set(f.nodes) for f in self.fails))
+
 
 @dataclass(slots=True)
 class Conclusion:
@@ -184,7 +190,7 @@ def cases(trials: Sequence[Trial], out: set[str], gone: set[str], slack: int = 0
         waits = _later(fail, fails) or any(not c.waits and set(c.suspects) & set(left) for c in found)
         found.append(Case("nodes", fails[0].workload, [fail], left, waits=waits))
     for case in [c for c in found if not c.waits]:
-        alone = len(case.suspects) == 1 and len(set.intersection(*(set(f.nodes) for f in case.fails))) == 1
+        alone = len(case.suspects) == 1 and len(case.shared) == 1
         case.sure = alone and any(_excludes_others(f, case.suspects[0], passes) for f in case.fails)
         if alone and not case.sure:
             case.given_up = (
@@ -258,7 +264,7 @@ def _path_cases(
 
 def _company(case: Case, fails: Sequence[Trial]) -> set[str]:
     """Return the nodes that were in all failed groups of a case, and in those that its tests were to explain."""
-    return set.intersection(*(set(f.nodes) for f in [*case.fails, *_nested(case, fails)]))
+    return case.shared.intersection(*(f.nodes for f in _nested(case, fails)))
 
 
 def _nested(case: Case, fails: Sequence[Trial]) -> list[Trial]:
@@ -274,10 +280,8 @@ def _hopeless(case: Case, trials: Sequence[Trial], fails: Sequence[Trial], repea
     enough = 3 if len(mine) > 2 else 1
     if small and (len({t.heat for t in small}) >= enough or case.kind == "pairs"):
         return f"too few nodes that passed this step to fill groups of {case.size}: smaller groups passed, which says nothing"
-    again = [
-        f for f in case.fails if len(mine) == 1 and sum(set(f.nodes) == set(g.nodes) for g in case.fails) > repeats
-    ]
-    if again:
+    alike = Counter(frozenset(f.nodes) for f in case.fails)
+    if len(mine) == 1 and max(alike.values()) > repeats:
         return f"failed in the same group {repeats + 1} times, and there are no other partners to tell who it is"
     root = min(f.heat for f in [*case.fails, *fails] if f in case.fails or set(f.suspects) & mine)
     rounds = {t.heat for t in trials if t.heat > root and t.failed is not None and set(t.suspects) & mine}
@@ -495,8 +499,7 @@ def _rests(
 
 def _tight(case: Case, bench: _Bench) -> bool:
     """Tell whether one suspect has to meet partners again that it failed with: those of a rest that passes are new ones."""
-    shared = set.intersection(*(set(f.nodes) for f in case.fails))
-    return case.kind == "nodes" and len(case.suspects) == 1 and bench.count(shared) < case.size - 1
+    return case.kind == "nodes" and len(case.suspects) == 1 and bench.count(case.shared) < case.size - 1
 
 
 def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _Bench) -> list[Test]:
@@ -509,12 +512,11 @@ def _tests(case: Case, others: Sequence[Case], trials: Sequence[Trial], bench: _
         bench.take(fail.nodes)
         return [Test(case.suspects, fail.nodes, fail.suspects, (case.workload,), 0, False)]
     if case.kind == "pairs":
-        return _path_tests(case, near, set.intersection(*(set(f.nodes) for f in case.fails)), bench)
+        return _path_tests(case, near, bench)
     if len(case.suspects) == 1:
         # every group leaves out some of those who were in all before, until nobody but the suspect was
-        shared = set.intersection(*(set(f.nodes) for f in case.fails))
         enough = bench.count(set()) >= case.size - 1
-        return [_test(case, case.suspects, bench, near, 0, shared)] if enough or not bench.used else []
+        return [_test(case, case.suspects, bench, near, 0, case.shared)] if enough or not bench.used else []
     return _node_tests(case, others, trials, near, bench)
 
 
@@ -633,11 +635,11 @@ def _one_group(parts: Sequence[tuple[list[str], list[str]]]) -> list[str]:
     return _half(one, two) if two else one[: math.ceil(len(one) * math.sqrt(0.5))]
 
 
-def _path_tests(case: Case, near: set[str], company: set[str], bench: _Bench) -> list[Test]:
-    """Return tests that halve the pairs of a case. Who else was in all its groups, `company`, is the last to fill them."""
+def _path_tests(case: Case, near: set[str], bench: _Bench) -> list[Test]:
+    """Return tests that halve the pairs of a case. Who else was in all its groups is the last to fill them."""
     parts = [(bench.in_rank(one), bench.in_rank(two)) for one, two in sides(case.pairs)]
     ends = set(case.suspects)
-    last = company - ends
+    last = case.shared - ends
     bench.free = [n for n in bench.free if n not in ends]
     wanted = [w for w in _two_groups(parts) if any(set(p) <= set(w) for p in case.pairs)]
     idle = [n for n in case.suspects if not any(n in w for w in wanted)]

@@ -291,11 +291,6 @@ def heat_of_standing(config: LadderConfig, standing: Standing) -> Heat | None:
     return None
 
 
-def _least(step: Step, roster: Sequence[str]) -> int:
-    """Return the size of the smallest group that is one of the step."""
-    return len(roster) // 2 if step.name == "halves" else step.size or len(roster)
-
-
 def _unproven(group: Group, step: str, standing: Standing) -> tuple[str, ...]:
     """Return who fills a group and has passed the step only in smaller ones."""
     borrowed = set(group.nodes) - set(group.owed)
@@ -341,7 +336,7 @@ def _groups(
         )
         for test in tests:
             # half of the nodes alone is not what `halves` wants: both at once
-            large = step.name != "halves" and len(test.nodes) >= _least(step, roster)
+            large = step.name != "halves" and len(test.nodes) >= (step.size or len(roster))
             counts = large and not config.short & set(test.workloads)
             isolation = Isolation(test.of, test.part, test.suspects, test.pair, counts)
             groups.append(Group(test.nodes, test.suspects, test.workloads, isolation))

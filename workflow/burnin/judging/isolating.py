@@ -62,7 +62,7 @@ def isolate(
     for case in found.given_up:
         entry = _suspect(plan, case, of_run)
         result.suspects.append(entry)
-        parts = sides(case.pairs) or [(list(case.suspects), _company(case))]
+        parts = sides(case.pairs) or [(list(case.suspects), sorted(case.shared - set(case.suspects)))]
         result.links += [
             {
                 "between": [list(one), list(two)],
@@ -95,11 +95,6 @@ def look_at(one: Sequence[str], two: Sequence[str], topology: Topology | None) -
         where = f"the ports at {', '.join(sorted(set(left) | set(right)))}, then what lies above"
     rail = "to find the rail run nccl-tests between both sides once for each port (NCCL_IB_HCA=mlx5_0, then mlx5_1 ...)"
     return f"look at {where}; {rail}"
-
-
-def _company(case: Case) -> list[str]:
-    """Return who was in every group that failed, beside the suspects."""
-    return sorted(set.intersection(*(set(f.nodes) for f in case.fails)) - set(case.suspects))
 
 
 def _trial(run: Run, group: Mapping[str, Any]) -> Trial | None:
